@@ -29,15 +29,16 @@ static uint32_t compute_type(const struct moe_shape *shape, const struct account
 /* Opens the parts, and finds the rank that needs most memory.  Among unequal ranks it is the
  * fastest: that one has most tokens, or most hidden units. */
 static bool open_parts(const struct moe_shape *shape, const struct account_machine *machine,
-                       struct parts *parts, uint32_t *rank)
+                       struct parts *parts, uint32_t *neediest_rank)
 {
     if (parts_open(shape, machine->speeds, parts))
         return false;
-    *rank = 0;
+    *neediest_rank = 0;
     for (uint32_t q = 1; q < parts->ranks; q++)
-        if (parts->tokens[q] > parts->tokens[*rank] ||
-            (parts->tokens[q] == parts->tokens[*rank] && parts->hidden[q] > parts->hidden[*rank]))
-            *rank = q;
+        if (parts->tokens[q] > parts->tokens[*neediest_rank] ||
+            (parts->tokens[q] == parts->tokens[*neediest_rank] &&
+             parts->hidden[q] > parts->hidden[*neediest_rank]))
+            *neediest_rank = q;
     return true;
 }
 
@@ -45,13 +46,13 @@ int64_t account_layer(const struct moe_shape *shape, const struct account_machin
 {
     struct data data = { .shape = *shape, .between = machine->between };
     struct parts parts;
-    uint32_t rank;
+    uint32_t neediest_rank;
     int64_t layer, tokens;
 
-    if (!open_parts(shape, machine, &parts, &rank))
+    if (!open_parts(shape, machine, &parts, &neediest_rank))
         return INT64_MAX;
-    layer = bytes_of(layer_bytes(shape, parts.hidden[rank]));
-    tokens = bytes_of(rig_bytes(&data, parts.tokens[rank], compute_type(shape, machine)));
+    layer = bytes_of(layer_bytes(shape, parts.hidden[neediest_rank]));
+    tokens = bytes_of(rig_bytes(&data, parts.tokens[neediest_rank], compute_type(shape, machine)));
     parts_close(&parts);
     return account_sum(layer, account_sum(tokens, bytes_of(machine->cache_bytes)));
 }
@@ -64,27 +65,27 @@ static size_t rail_bytes(const struct moe_shape *shape, const struct account_mac
 {
     struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node,
                                  (int)shape->ranks_per_rack };
-    uint32_t each = shape->ranks_per_node;
-    uint64_t rows_most = 0;
-    size_t most = 0;
+    uint32_t on_node = shape->ranks_per_node;
+    uint64_t most_rows = 0;
+    size_t most_bytes = 0;
 
     for (uint32_t node = 0; node < shape_nodes(shape); node++) {
         uint64_t rows = 0;
 
-        for (uint32_t i = 0; i < each; i++)
-            rows += capacities_of_rank(capacities, shape, (int)(node * each + i));
-        if (rows > rows_most) {
-            rows_most = rows;
-            topology.rank = (int)(node * each);
+        for (uint32_t i = 0; i < on_node; i++)
+            rows += capacities_of_rank(capacities, shape, (int)(node * on_node + i));
+        if (rows > most_rows) {
+            most_rows = rows;
+            topology.rank = (int)(node * on_node);
         }
     }
-    for (uint32_t i = 0; i < each; i++, topology.rank++) {
+    for (uint32_t i = 0; i < on_node; i++, topology.rank++) {
         size_t bytes = exec_bytes(shape, parts, plan, &topology, capacities,
                                   compute_type(shape, machine), machine->baseline);
 
-        most = bytes > most ? bytes : most;
+        most_bytes = bytes > most_bytes ? bytes : most_bytes;
     }
-    return most;
+    return most_bytes;
 }
 
 /* With unequal ranks, assumes that the fastest one also has the fullest experts. */
@@ -94,20 +95,20 @@ int64_t account_capacities(const struct moe_shape *shape, const struct account_m
     struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node,
                                  (int)shape->ranks_per_rack };
     struct parts parts;
-    uint32_t rank;
+    uint32_t neediest_rank;
     int64_t bytes;
 
-    if (!open_parts(shape, machine, &parts, &rank))
+    if (!open_parts(shape, machine, &parts, &neediest_rank))
         return INT64_MAX;
-    topology.rank = capacities->rows ? capacities_fullest(capacities, shape) : (int)rank;
-    parts.tokens[topology.rank] = parts.tokens[rank];
-    parts.hidden[topology.rank] = parts.hidden[rank];
+    topology.rank = capacities->rows ? capacities_fullest(capacities, shape) : (int)neediest_rank;
+    parts.tokens[topology.rank] = parts.tokens[neediest_rank];
+    parts.hidden[topology.rank] = parts.hidden[neediest_rank];
     bytes = bytes_of(exec_bytes(shape, &parts, plan, &topology, capacities,
                                 compute_type(shape, machine), machine->baseline));
     if (capacities->rows && plan->a == MOE_A2A_RAIL) {
-        int64_t on_node = bytes_of(rail_bytes(shape, machine, plan, capacities, &parts));
+        int64_t rail = bytes_of(rail_bytes(shape, machine, plan, capacities, &parts));
 
-        bytes = on_node > bytes ? on_node : bytes;
+        bytes = rail > bytes ? rail : bytes;
     }
     parts_close(&parts);
     return bytes;
@@ -141,7 +142,7 @@ int64_t account_alone(const struct moe_shape *shape, const struct account_machin
     return account_sum(account_sum(layer, check), account_plan(shape, machine, plan, capacity));
 }
 
-const char *account_text(int64_t bytes, char room[ACCOUNT_TEXT_BYTES])
+const char *account_text(int64_t bytes, char text[ACCOUNT_TEXT_BYTES])
 {
     static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
     double value = (double)bytes;
@@ -150,8 +151,8 @@ const char *account_text(int64_t bytes, char room[ACCOUNT_TEXT_BYTES])
     for (; value >= 1000 && unit < 6; unit++)
         value /= 1024;
     if (bytes == INT64_MAX)
-        snprintf(room, ACCOUNT_TEXT_BYTES, "unlimited memory");
+        snprintf(text, ACCOUNT_TEXT_BYTES, "unlimited memory");
     else
-        snprintf(room, ACCOUNT_TEXT_BYTES, "%.3g %s", value, units[unit]);
-    return room;
+        snprintf(text, ACCOUNT_TEXT_BYTES, "%.3g %s", value, units[unit]);
+    return text;
 }

@@ -50,6 +50,6 @@ int64_t account_sum(int64_t a, int64_t b);
  * valid until the end of the enclosing block. */
 enum { ACCOUNT_TEXT_BYTES = 24 };
 #define ACCOUNT_TEXT(bytes) account_text(bytes, (char[ACCOUNT_TEXT_BYTES]){ 0 })
-const char *account_text(int64_t bytes, char room[ACCOUNT_TEXT_BYTES]);
+const char *account_text(int64_t bytes, char text[ACCOUNT_TEXT_BYTES]);
 
 #endif

@@ -16,16 +16,16 @@ struct arena {
  * gets its own address, because code compares buffers by address. */
 static inline void *arena_alloc(struct arena *arena, uint64_t count, size_t width)
 {
-    size_t bytes, at = arena->used_bytes, end;
+    size_t bytes, begin = arena->used_bytes, end;
 
     if (__builtin_mul_overflow(count, width, &bytes) ||
         __builtin_add_overflow(bytes, bytes ? (size_t)255 : (size_t)256, &bytes) ||
-        __builtin_add_overflow(at, bytes & ~(size_t)255, &end)) {
+        __builtin_add_overflow(begin, bytes & ~(size_t)255, &end)) {
         arena->used_bytes = SIZE_MAX;
         return NULL;
     }
     arena->used_bytes = end;
-    return arena->base ? arena->base + at : NULL;
+    return arena->base ? arena->base + begin : NULL;
 }
 
 /* a * b; UINT64_MAX where it overflows.  For counts of arena_alloc(). */

@@ -53,7 +53,7 @@ struct dense {
 static void layout(struct exec *x, struct arena *arena)
 {
     const struct moe_shape *s = &x->layer->shape;
-    uint64_t k = s->top_k, all, by_expert = (uint64_t)x->layer->tokens * s->experts;
+    uint64_t k = s->top_k, matrix, by_expert = (uint64_t)x->layer->tokens * s->experts;
     size_t width = dtype_bytes(s->dtype);
     struct dense *d = x->state;
 
@@ -62,22 +62,22 @@ static void layout(struct exec *x, struct arena *arena)
     d->experts = s->experts;
     d->rows = x->geometry.rows;
     d->places = size_product(d->experts, d->rows);
-    all = size_product(d->tokens, d->places);
+    matrix = size_product(d->tokens, d->places);
     d->gates = arena_alloc(arena, by_expert * k, sizeof(*d->gates));
     d->locations = arena_alloc(arena, size_product(d->tokens * k, d->rows), sizeof(*d->locations));
-    d->choices = arena_alloc(arena, size_product(all, k), sizeof(*d->choices));
-    d->sum = k == 1 ? d->choices : arena_alloc(arena, all, sizeof(*d->sum));
-    d->combine = s->dtype == MOE_F32 ? d->sum : arena_alloc(arena, all, width);
-    d->dispatch = arena_alloc(arena, all, width);
+    d->choices = arena_alloc(arena, size_product(matrix, k), sizeof(*d->choices));
+    d->sum = k == 1 ? d->choices : arena_alloc(arena, matrix, sizeof(*d->sum));
+    d->combine = s->dtype == MOE_F32 ? d->sum : arena_alloc(arena, matrix, width);
+    d->dispatch = arena_alloc(arena, matrix, width);
     if (s->pass != MOE_TRAIN)
         return;
-    d->grad_sum = arena_alloc(arena, all, sizeof(*d->grad_sum));
-    d->grad_combine = s->dtype == MOE_F32 ? d->grad_sum : arena_alloc(arena, all, width);
+    d->grad_sum = arena_alloc(arena, matrix, sizeof(*d->grad_sum));
+    d->grad_combine = s->dtype == MOE_F32 ? d->grad_sum : arena_alloc(arena, matrix, width);
     d->grad_gates = arena_alloc(arena, by_expert, sizeof(*d->grad_gates));
 }
 
 /* Launches a product that counts as encode, not as experts. */
-static int multiply(const struct exec *x, struct gemm g)
+static int encode_product(const struct exec *x, struct gemm g)
 {
     struct stream *stream = x->engine->compute;
     int rc;
@@ -105,7 +105,7 @@ static int add_up(const struct exec *x, uint64_t block, uint64_t terms, uint32_t
 }
 
 /* Makes the matrix of choice j, einsum("TE,TC->TEC"): a column times a row for each token. */
-static int make_choice(const struct exec *x, uint32_t j)
+static int make_choice_matrix(const struct exec *x, uint32_t j)
 {
     const struct dense *d = x->state;
     struct one_hot gates = { .tokens = x->layer->tokens,
@@ -124,21 +124,22 @@ static int make_choice(const struct exec *x, uint32_t j)
     locations.to = d->locations + j * d->tokens * d->rows;
     TRY(launch_one_hot(x->engine->compute, &gates));
     TRY(launch_one_hot(x->engine->compute, &locations));
-    return multiply(x, (struct gemm){ .dtype = MOE_F32,
-                                      .batch = gates.tokens,
-                                      .m = d->experts,
-                                      .n = d->rows,
-                                      .k = 1,
-                                      .a = gates.to,
-                                      .b = locations.to,
-                                      .c = d->choices + j * d->tokens * d->places,
-                                      .stride_a = d->experts,
-                                      .stride_b = d->rows,
-                                      .stride_c = d->places });
+    return encode_product(x, (struct gemm){ .dtype = MOE_F32,
+                                            .batch = gates.tokens,
+                                            .m = d->experts,
+                                            .n = d->rows,
+                                            .k = 1,
+                                            .a = gates.to,
+                                            .b = locations.to,
+                                            .c = d->choices + j * d->tokens * d->places,
+                                            .stride_a = d->experts,
+                                            .stride_b = d->rows,
+                                            .stride_c = d->places });
 }
 
 /* The product that makes rows (E C,D) from a matrix and tokens (T,D). */
-static struct gemm to_rows(const struct exec *x, const void *matrix, const void *tokens, void *rows)
+static struct gemm product_to_rows(const struct exec *x, const void *matrix, const void *tokens,
+                                   void *rows)
 {
     const struct dense *d = x->state;
 
@@ -154,8 +155,8 @@ static struct gemm to_rows(const struct exec *x, const void *matrix, const void 
 }
 
 /* The product that makes tokens (T,D) from a matrix and rows. */
-static struct gemm to_tokens(const struct exec *x, const void *matrix, const void *rows, bool keep,
-                             void *tokens)
+static struct gemm product_to_tokens(const struct exec *x, const void *matrix, const void *rows,
+                                     bool keep, void *tokens)
 {
     const struct dense *d = x->state;
 
@@ -174,16 +175,17 @@ static int forward(struct exec *x, const void *tokens, void *y)
 {
     const struct dense *d = x->state;
     uint32_t dtype = x->layer->shape.dtype, k = x->layer->shape.top_k;
-    uint64_t all = d->tokens * d->places;
+    uint64_t matrix = d->tokens * d->places;
 
     for (uint32_t j = 0; j < k; j++)
-        TRY(make_choice(x, j));
-    TRY(add_up(x, all, k, MOE_F32, d->choices, MOE_F32, d->sum));
-    TRY(add_up(x, all, 1, MOE_F32, d->sum, dtype, d->combine));
-    TRY(launch_nonzero(x->engine->compute, &(struct nonzero){ all, dtype, d->sum, d->dispatch }));
-    TRY(multiply(x, to_rows(x, d->dispatch, tokens, d->padded.forward.home)));
+        TRY(make_choice_matrix(x, j));
+    TRY(add_up(x, matrix, k, MOE_F32, d->choices, MOE_F32, d->sum));
+    TRY(add_up(x, matrix, 1, MOE_F32, d->sum, dtype, d->combine));
+    TRY(launch_nonzero(x->engine->compute,
+                       &(struct nonzero){ matrix, dtype, d->sum, d->dispatch }));
+    TRY(encode_product(x, product_to_rows(x, d->dispatch, tokens, d->padded.forward.home)));
     TRY(padded_trip(x, tokens));
-    return multiply(x, to_tokens(x, d->combine, d->padded.forward.back, false, y));
+    return encode_product(x, product_to_tokens(x, d->combine, d->padded.forward.back, false, y));
 }
 
 /* Computes the gradient of the gates of choice j: each token's (E,C) times its location. */
@@ -199,17 +201,17 @@ static int grad_of_choice(const struct exec *x, uint32_t j)
                                       .grad = d->grad_gates,
                                       .grad_scale = x->router.grad_gate };
 
-    TRY(multiply(x, (struct gemm){ .dtype = MOE_F32,
-                                   .batch = gates.tokens,
-                                   .m = d->experts,
-                                   .n = 1,
-                                   .k = d->rows,
-                                   .a = d->grad_sum,
-                                   .b = d->locations + j * d->tokens * d->rows,
-                                   .c = d->grad_gates,
-                                   .stride_a = d->places,
-                                   .stride_b = d->rows,
-                                   .stride_c = d->experts }));
+    TRY(encode_product(x, (struct gemm){ .dtype = MOE_F32,
+                                         .batch = gates.tokens,
+                                         .m = d->experts,
+                                         .n = 1,
+                                         .k = d->rows,
+                                         .a = d->grad_sum,
+                                         .b = d->locations + j * d->tokens * d->rows,
+                                         .c = d->grad_gates,
+                                         .stride_a = d->places,
+                                         .stride_b = d->rows,
+                                         .stride_c = d->experts }));
     return launch_one_hot_backward(x->engine->compute, &gates);
 }
 
@@ -218,23 +220,24 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
     const struct dense *d = x->state;
     const struct moe_shape *s = &x->layer->shape;
 
-    TRY(multiply(x, to_rows(x, d->combine, grad_y, d->padded.backward.home)));
-    TRY(multiply(x, (struct gemm){ .dtype = s->dtype,
-                                   .transpose_b = true,
-                                   .batch = 1,
-                                   .m = d->tokens,
-                                   .n = d->places,
-                                   .k = s->model_dim,
-                                   .a = grad_y,
-                                   .b = d->padded.forward.back,
-                                   .c = d->grad_combine }));
+    TRY(encode_product(x, product_to_rows(x, d->combine, grad_y, d->padded.backward.home)));
+    TRY(encode_product(x, (struct gemm){ .dtype = s->dtype,
+                                         .transpose_b = true,
+                                         .batch = 1,
+                                         .m = d->tokens,
+                                         .n = d->places,
+                                         .k = s->model_dim,
+                                         .a = grad_y,
+                                         .b = d->padded.forward.back,
+                                         .c = d->grad_combine }));
     TRY(add_up(x, d->tokens * d->places, 1, s->dtype, d->grad_combine, MOE_F32, d->grad_sum));
     for (uint32_t j = 0; j < s->top_k; j++)
         TRY(grad_of_choice(x, j));
     TRY(padded_trip_back(x, true));
     TRY(router_convert(&x->router, x->engine->compute, s->model_dim, MOE_F32, x->router.grad_x,
                        s->dtype, grad_x));
-    return multiply(x, to_tokens(x, d->dispatch, d->padded.backward.back, true, grad_x));
+    return encode_product(x,
+                          product_to_tokens(x, d->dispatch, d->padded.backward.back, true, grad_x));
 }
 
 const struct way_ops way_dense = { .state_bytes = WAY_STATE_BYTES(struct dense),

@@ -48,14 +48,15 @@ static bool parse_item(const char **text, uint64_t *rows, uint64_t *times)
     return !**text || **text == ',';
 }
 
-static int parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t *to)
+static int parse_capacities(const char *text, uint32_t experts, uint64_t tokens,
+                            uint64_t *capacities)
 {
-    const char *at = text;
+    const char *rest = text;
     uint64_t rows, times, count = 0;
 
     do {
-        at += count && *at == ',';
-        if (!parse_item(&at, &rows, &times))
+        rest += count && *rest == ',';
+        if (!parse_item(&rest, &rows, &times))
             return fail(ERR_ARGUMENT, "--capacities \"%s\": write numbers, as in \"512,64*3\"",
                         text);
         if (rows > tokens)
@@ -69,8 +70,8 @@ static int parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t *
                         "--capacities: more than %u numbers; write %u, one for each expert",
                         experts, experts);
         while (times--)
-            to[count++] = rows;
-    } while (*at);
+            capacities[count++] = rows;
+    } while (*rest);
     return count == experts
                ? OK
                : fail(ERR_ARGUMENT, "--capacities: %llu numbers; write %u, one for each expert",
@@ -80,7 +81,8 @@ static int parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t *
 int capacities_parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t **out)
 {
     uint64_t *rows = calloc((size_t)experts + 1, sizeof(*rows));
-    int rc = rows ? parse(text, experts, tokens, rows) : fail(ERR_NOMEM, "%u numbers", experts);
+    int rc = rows ? parse_capacities(text, experts, tokens, rows)
+                  : fail(ERR_NOMEM, "%u numbers", experts);
 
     if (rc)
         free(rows);
@@ -89,7 +91,7 @@ int capacities_parse(const char *text, uint32_t experts, uint64_t tokens, uint64
     return rc;
 }
 
-static uint64_t sum_of(const struct capacities *c, uint32_t first, uint32_t count)
+static uint64_t sum_rows(const struct capacities *c, uint32_t first, uint32_t count)
 {
     uint64_t sum = 0;
 
@@ -100,14 +102,14 @@ static uint64_t sum_of(const struct capacities *c, uint32_t first, uint32_t coun
 
 uint64_t capacities_sum(const struct capacities *c, uint32_t experts)
 {
-    return sum_of(c, 0, experts);
+    return sum_rows(c, 0, experts);
 }
 
 uint64_t capacities_of_rank(const struct capacities *c, const struct moe_shape *shape, int rank)
 {
     uint32_t local = shape_local_experts(shape);
 
-    return sum_of(c, (uint32_t)rank / shape_slices(shape) * local, local);
+    return sum_rows(c, (uint32_t)rank / shape_slices(shape) * local, local);
 }
 
 int capacities_fullest(const struct capacities *c, const struct moe_shape *shape)
@@ -132,7 +134,7 @@ uint64_t capacities_mean(const struct capacities *c, uint32_t experts, uint32_t 
     uint64_t most = 0;
 
     for (uint32_t i = 0; i < groups; i++) {
-        uint64_t rows = sum_of(c, i * each, each);
+        uint64_t rows = sum_rows(c, i * each, each);
 
         most = rows > most ? rows : most;
     }

@@ -91,7 +91,7 @@ static void model_counts(const struct exec *x, int64_t *counts)
 static void swap_in_fullest(struct exec *x)
 {
     uint32_t experts = x->layer->shape.experts, local = x->geometry.local, fullest = 0;
-    uint64_t sum = 0, most = 0, kept;
+    uint64_t sum = 0, most = 0, swapped;
 
     for (uint32_t e = 0; e < experts; e++) {
         sum = e % local ? sum : 0;
@@ -106,16 +106,16 @@ static void swap_in_fullest(struct exec *x)
         for (uint32_t l = 0; l < local; l++) {
             uint64_t *rows = x->uneven.rows + q * x->uneven.stride;
 
-            kept = rows[fullest + l];
+            swapped = rows[fullest + l];
             rows[fullest + l] = rows[x->geometry.first + l];
-            rows[x->geometry.first + l] = kept;
+            rows[x->geometry.first + l] = swapped;
         }
 }
 
 /* Exchanges the counts, waits for them, and rebuilds tables and exchanges. */
 static int exchange_counts(struct exec *x)
 {
-    const struct capacities most = uneven_capacities(&x->uneven, &x->geometry);
+    const struct capacities agreed = uneven_capacities(&x->uneven, &x->geometry);
     struct engine *engine = x->engine;
     struct counted *c = x->state;
 
@@ -129,9 +129,10 @@ static int exchange_counts(struct exec *x)
     else
         TRY(device_download(engine->device, c->host, c->all, count_numbers(x) * sizeof(*c->host)));
     for (uint64_t i = 0; i < count_numbers(x); i++) {
-        int64_t kept = (int64_t)capacity_of(&most, i % x->layer->shape.experts), n = c->host[i];
+        int64_t capacity = (int64_t)capacity_of(&agreed, i % x->layer->shape.experts);
+        int64_t chosen = c->host[i] > 0 ? c->host[i] : 0;
 
-        x->uneven.rows[i] = (uint64_t)(n < 0 ? 0 : n < kept ? n : kept);
+        x->uneven.rows[i] = (uint64_t)(chosen < capacity ? chosen : capacity);
     }
     if (engine->device->modelled || engine->wire->pretends)
         swap_in_fullest(x);

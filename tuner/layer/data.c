@@ -28,18 +28,18 @@ static uint64_t row_seed(const struct data *data, int key, uint64_t group, uint6
     return random_bits(data->seed * 16 + (uint64_t)key, group << 32 | row);
 }
 
-static float draw(const struct data *data, int key, uint64_t group, uint64_t row, uint64_t column,
-                  float scale)
+static float draw_number(const struct data *data, int key, uint64_t group, uint64_t row,
+                         uint64_t column, float scale)
 {
     return scale * random_unit(row_seed(data, key, group, row), column);
 }
 
 struct data data_of_layer(const struct data *data, uint32_t i)
 {
-    struct data one = *data;
+    struct data copy = *data;
 
-    one.seed ^= i * UINT64_C(0x9e3779b97f4a7c15);
-    return one;
+    copy.seed ^= i * UINT64_C(0x9e3779b97f4a7c15);
+    return copy;
 }
 
 static float given_value(const struct data *data, const float *rows, int rank, uint64_t token,
@@ -57,7 +57,7 @@ float data_token(const struct data *data, int rank, uint64_t token, uint64_t col
 
     if (data->given)
         return given_value(data, data->given->tokens, rank, token, column);
-    value = draw(data, KEY_TOKEN, (uint64_t)rank, token, column, 1);
+    value = draw_number(data, KEY_TOKEN, (uint64_t)rank, token, column, 1);
     /* With a load, column i E + e of a token determines whether it chooses expert e in step i: 1/2
      * to 1 if it does, else -1/2 to -1. */
     if (data->load && column < load_step_count(data->load) * experts) {
@@ -73,12 +73,13 @@ float data_grad(const struct data *data, int rank, uint64_t row, uint64_t column
 {
     if (data->given)
         return given_value(data, data->given->grads, rank, row, column);
-    return rounded_to(data->shape.dtype, draw(data, KEY_GRAD, (uint64_t)rank, row, column, 1));
+    return rounded_to(data->shape.dtype,
+                      draw_number(data, KEY_GRAD, (uint64_t)rank, row, column, 1));
 }
 
 float data_loss(const struct data *data, int rank, uint64_t choice)
 {
-    return 1 + draw(data, KEY_LOSS, (uint64_t)rank, choice, 0, 1);
+    return 1 + draw_number(data, KEY_LOSS, (uint64_t)rank, choice, 0, 1);
 }
 
 /* With a load, the gate's row of expert e has 4 in the expert's column of the current step, so its
@@ -93,14 +94,14 @@ float data_gate(const struct data *data, uint64_t row, uint64_t column)
 
     if (data->load && column == row + looks_at)
         return 4;
-    return rounded_to(data->shape.dtype, draw(data, KEY_GATE, 0, row, column, scale));
+    return rounded_to(data->shape.dtype, draw_number(data, KEY_GATE, 0, row, column, scale));
 }
 
 /* With a load, dimension e of the projection belongs to expert e. */
 float data_cosine(const struct data *data, enum cosine i, uint64_t element)
 {
     uint64_t p = data->shape.projection;
-    float value = draw(data, KEY_COSINE, (uint64_t)i, element, 0, 1);
+    float value = draw_number(data, KEY_COSINE, (uint64_t)i, element, 0, 1);
 
     switch (i) {
     case COSINE_BIAS: return value / 8;
@@ -113,7 +114,7 @@ float data_cosine(const struct data *data, enum cosine i, uint64_t element)
 /* A tenth of the usual difference between sigmoids, so that the bias sometimes decides. */
 float data_bias(const struct data *data, uint64_t expert)
 {
-    return draw(data, KEY_BIAS, 0, expert, 0, 0.05f);
+    return draw_number(data, KEY_BIAS, 0, expert, 0, 0.05f);
 }
 
 /* With several layers, each makes its input smaller and b2 adds to it, so that rows stay of order
@@ -134,24 +135,24 @@ float data_weight(const struct data *data, enum tensor tensor, uint64_t expert, 
 {
     if (column >= data->shape.model_dim)
         return 0;
-    return rounded_to(data->shape.dtype,
-                      draw(data, (int)tensor, expert, hidden, column, weight_scale(data, tensor)));
+    return rounded_to(data->shape.dtype, draw_number(data, (int)tensor, expert, hidden, column,
+                                                     weight_scale(data, tensor)));
 }
 
 void data_weight_row(const struct data *data, enum tensor tensor, uint64_t expert, uint64_t hidden,
                      float *to)
 {
-    uint64_t where = row_seed(data, (int)tensor, expert, hidden), width = data->shape.model_dim;
+    uint64_t seed = row_seed(data, (int)tensor, expert, hidden), width = data->shape.model_dim;
     float scale = weight_scale(data, tensor);
     uint16_t half[ROW_LINE];
 
     for (uint64_t i = 0; i < width; i++)
-        to[i] = scale * random_unit(where, i);
-    for (uint64_t at = 0; at < width && data->shape.dtype != MOE_F32; at += ROW_LINE) {
-        uint64_t n = width - at < ROW_LINE ? width - at : ROW_LINE;
+        to[i] = scale * random_unit(seed, i);
+    for (uint64_t begin = 0; begin < width && data->shape.dtype != MOE_F32; begin += ROW_LINE) {
+        uint64_t n = width - begin < ROW_LINE ? width - begin : ROW_LINE;
 
-        row_store(data->shape.dtype, half, 0, to + at, n);
-        row_load(data->shape.dtype, half, 0, to + at, n);
+        row_store(data->shape.dtype, half, 0, to + begin, n);
+        row_load(data->shape.dtype, half, 0, to + begin, n);
     }
 }
 
@@ -166,20 +167,20 @@ struct filling {
 };
 
 /* Fills a tensor in pieces, because the host may lack memory for a second copy of a large one. */
-static int fill(const struct filling *f, uint32_t dtype, uint64_t elements, void *to)
+static int fill_tensor(const struct filling *f, uint32_t dtype, uint64_t elements, void *to)
 {
     enum { PIECE = 64 << 10 };
     float *values = malloc(PIECE * sizeof(*values)),
           *converted = malloc(PIECE * sizeof(*converted));
     int rc = values && converted ? OK : fail(ERR_NOMEM, "%d elements", PIECE);
 
-    for (uint64_t at = 0; at < elements && !rc; at += PIECE) {
-        uint64_t n = elements - at < PIECE ? elements - at : PIECE;
+    for (uint64_t begin = 0; begin < elements && !rc; begin += PIECE) {
+        uint64_t n = elements - begin < PIECE ? elements - begin : PIECE;
 
         for (uint64_t i = 0; i < n; i++)
-            values[i] = f->value_at(f, at + i);
+            values[i] = f->value_at(f, begin + i);
         row_store(dtype, converted, 0, values, n);
-        rc = device_upload(f->layer->device, (char *)to + at * dtype_bytes(dtype), converted,
+        rc = device_upload(f->layer->device, (char *)to + begin * dtype_bytes(dtype), converted,
                            n * dtype_bytes(dtype));
     }
     free(values);
@@ -195,11 +196,11 @@ static float weight_at(const struct filling *f, uint64_t element)
     uint32_t slices = shape_slices(s), experts = shape_local_experts(s);
     uint64_t rank = (uint64_t)f->layer->rank, first = rank / slices * experts;
     uint64_t columns = f->tensor == TENSOR_B1 ? 1 : s->model_dim, row = element / columns;
-    uint64_t each = shape_bias2_slice(s), hidden = f->layer->hidden, unit, expert;
+    uint64_t bias_columns = shape_bias2_slice(s), hidden = f->layer->hidden, unit, expert;
 
     if (f->tensor == TENSOR_B2)
-        return data_weight(f->data, f->tensor, first + element / each, 0,
-                           rank % slices * each + element % each);
+        return data_weight(f->data, f->tensor, first + element / bias_columns, 0,
+                           rank % slices * bias_columns + element % bias_columns);
     unit = s->layout == MOE_LAYOUT_HIDDEN ? row / experts : row % hidden;
     expert = s->layout == MOE_LAYOUT_HIDDEN ? row % experts : row / hidden;
     return data_weight(f->data, f->tensor, first + expert,
@@ -238,8 +239,8 @@ int data_fill_gate(const struct data *data, const struct layer *layer)
     const struct moe_shape *s = &layer->shape;
     struct filling f = { .data = data, .layer = layer, .value_at = gate_at };
 
-    return fill(&f, layer_gate_type(layer), (uint64_t)shape_gate_rows(s) * s->model_dim,
-                layer->gate);
+    return fill_tensor(&f, layer_gate_type(layer), (uint64_t)shape_gate_rows(s) * s->model_dim,
+                       layer->gate);
 }
 
 int data_fill_layer(const struct data *data, struct layer *layers)
@@ -247,22 +248,22 @@ int data_fill_layer(const struct data *data, struct layer *layers)
     const struct moe_shape *s = &layers->shape;
 
     for (uint32_t i = 0; i < layer_count(&data->shape); i++) {
-        struct data one = data_of_layer(data, i);
+        struct data layer_data = data_of_layer(data, i);
         struct layer *layer = &layers[i];
-        struct filling f = { .data = &one, .layer = layer, .value_at = bias_at };
+        struct filling f = { .data = &layer_data, .layer = layer, .value_at = bias_at };
 
-        TRY(data_fill_gate(&one, layer));
+        TRY(data_fill_gate(&layer_data, layer));
         if (layer->bias)
-            TRY(fill(&f, MOE_F32, s->experts, layer->bias));
+            TRY(fill_tensor(&f, MOE_F32, s->experts, layer->bias));
         f.value_at = cosine_at;
         for (f.cosine = 0; f.cosine < COSINE_COUNT; f.cosine++)
             if (layer->cosine[f.cosine])
-                TRY(fill(&f, MOE_F32, layer_cosine(s, f.cosine), layer->cosine[f.cosine]));
+                TRY(fill_tensor(&f, MOE_F32, layer_cosine(s, f.cosine), layer->cosine[f.cosine]));
         f.value_at = weight_at;
         for (f.tensor = 0; f.tensor < TENSOR_COUNT; f.tensor++)
             if (layer->slice[f.tensor])
-                TRY(fill(&f, s->dtype, layer_units(s, layer->hidden, f.tensor),
-                         layer->slice[f.tensor]));
+                TRY(fill_tensor(&f, s->dtype, layer_units(s, layer->hidden, f.tensor),
+                                layer->slice[f.tensor]));
     }
     return OK;
 }
@@ -270,15 +271,16 @@ int data_fill_layer(const struct data *data, struct layer *layers)
 int data_fill_rows(const struct data *data, const struct layer *layer,
                    float (*value)(const struct data *, int, uint64_t, uint64_t), void *to)
 {
-    uint64_t each = value == data_grad ? shape_result_rows(&layer->shape) : 1;
+    uint64_t rows_per_token = value == data_grad ? shape_result_rows(&layer->shape) : 1;
     struct filling f = { .data = data, .layer = layer, .input = value, .value_at = input_at };
 
-    return fill(&f, layer->shape.dtype, layer->tokens * each * layer->shape.model_dim, to);
+    return fill_tensor(&f, layer->shape.dtype,
+                       layer->tokens * rows_per_token * layer->shape.model_dim, to);
 }
 
 int data_fill_losses(const struct data *data, const struct layer *layer, float *to)
 {
     struct filling f = { .data = data, .layer = layer, .value_at = loss_at };
 
-    return fill(&f, MOE_F32, (uint64_t)layer->tokens * layer->shape.top_k, to);
+    return fill_tensor(&f, MOE_F32, (uint64_t)layer->tokens * layer->shape.top_k, to);
 }

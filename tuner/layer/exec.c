@@ -72,8 +72,8 @@ size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
                            .parts = parts,
                            .tokens = parts->tokens[topology->rank],
                            .hidden = parts->hidden[topology->rank] };
-    struct exec x = new_exec(plan, &layer, baseline, topology, compute_type), other;
-    struct arena arena = { 0 }, more = { 0 };
+    struct exec x = new_exec(plan, &layer, baseline, topology, compute_type), later_layer;
+    struct arena first_arena = { 0 }, later_arena = { 0 };
     uint64_t bytes = SIZE_MAX;
     /* On the stack, so that a rank with little memory computes the same as all others. */
     _Alignas(max_align_t) unsigned char state[WAY_STATE_MOST] = { 0 };
@@ -82,12 +82,12 @@ size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
     x.state = state;
     x.geometry = geometry_of(shape, &x.plan, topology->rank, capacities->most);
     if (!uneven_open(shape, capacities, x.way->waits, &x.geometry, &x.uneven)) {
-        other = x;
-        layout(&x, &arena);
-        layout(&other, &more);
+        later_layer = x;
+        layout(&x, &first_arena);
+        layout(&later_layer, &later_arena);
         uneven_close(&x.uneven);
-        bytes = size_product(more.used_bytes, layer_count(shape) - 1);
-        if (__builtin_add_overflow(arena.used_bytes, bytes, &bytes))
+        bytes = size_product(later_arena.used_bytes, layer_count(shape) - 1);
+        if (__builtin_add_overflow(first_arena.used_bytes, bytes, &bytes))
             bytes = SIZE_MAX;
     }
     return bytes;
@@ -125,31 +125,31 @@ int exec_check_known_routes(const struct moe_shape *shape, const struct moe_plan
 int exec_open(struct engine *engine, const struct layer *layer, const struct moe_plan *plan,
               const struct capacities *capacities, struct exec **out)
 {
-    uint32_t n = layer_count(&layer->shape);
+    uint32_t count = layer_count(&layer->shape);
     uint32_t compute_type = device_compute_type(engine->device, layer->shape.dtype);
     struct arena arena = { 0 };
-    const char *why;
+    const char *reason;
     struct exec *x;
     int rc;
 
     if (layer->routes != ROUTES_FRESH)
         TRY(exec_check_known_routes(&layer->shape, plan));
-    why = layer->routes != ROUTES_FRESH && layer->baseline
-              ? "baselines cannot use known routes"
-              : baseline_refuses(layer->baseline, &layer->shape, plan, capacities, compute_type);
-    if (why)
-        return fail(ERR_ARGUMENT, "this baseline cannot run with %s: %s", PLAN_TEXT(plan), why);
-    x = calloc(n, sizeof(*x));
+    reason = layer->routes != ROUTES_FRESH && layer->baseline
+                 ? "baselines cannot use known routes"
+                 : baseline_refuses(layer->baseline, &layer->shape, plan, capacities, compute_type);
+    if (reason)
+        return fail(ERR_ARGUMENT, "this baseline cannot run with %s: %s", PLAN_TEXT(plan), reason);
+    x = calloc(count, sizeof(*x));
     if (!x)
         return fail(ERR_NOMEM, "an executor");
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         x[i] = new_exec(plan, &layer[i], layer->baseline, &engine->wire->topology, compute_type);
         x[i].engine = engine;
         x[i].first = x;
         x[i].state = calloc(1, x->way->state_bytes);
         TRY_OUT(x[i].state ? OK : fail(ERR_NOMEM, "an executor's state"));
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         x[i].geometry = geometry_of(&layer->shape, &x->plan, layer->rank, capacities->most);
         if (owns_uneven(&x[i]))
             TRY_OUT(uneven_open(&layer->shape, capacities, x->way->waits, &x[i].geometry,
@@ -158,14 +158,14 @@ int exec_open(struct engine *engine, const struct layer *layer, const struct moe
             x[i].geometry = x->geometry;
     }
     /* The first layout finds how much memory is needed; the second one places the buffers. */
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < count; i++)
         layout(&x[i], &arena);
     x->memory_bytes = arena.used_bytes;
     TRY_OUT(engine_alloc(engine, x->memory_bytes, &x->memory));
     arena = (struct arena){ .base = x->memory };
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < count; i++)
         layout(&x[i], &arena);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (owns_uneven(&x[i]))
             TRY_OUT(uneven_fill(&x[i].uneven, &layer->shape, &x[i].geometry, x->algorithm,
                                 x->topology, engine->device));

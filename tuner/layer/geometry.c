@@ -4,7 +4,7 @@
 
 /* The geometry for r = 0, where tokens do not travel.  In MOE_LAYOUT_HIDDEN, weights are gathered
  * in d pieces. */
-static struct geometry stay_home(const struct moe_shape *shape, uint32_t d, uint64_t capacity)
+static struct geometry geometry_of_r0(const struct moe_shape *shape, uint32_t d, uint64_t capacity)
 {
     struct group all = { 0, (int)shape->ranks };
 
@@ -28,19 +28,19 @@ struct geometry geometry_of(const struct moe_shape *shape, const struct moe_plan
     uint32_t slices = shape_slices(shape), r = plan->r;
     bool relayed = plan->a == MOE_A2A_RAIL;
     uint32_t peers = relayed ? shape->ranks_per_node : shape->ranks;
-    uint32_t place, shares;
-    uint64_t unit, all;
+    uint32_t rank_of_expert, shares;
+    uint64_t unit, source_rows;
 
     if (r == 0)
-        return stay_home(shape, plan->d, capacity);
-    place = (uint32_t)rank % slices; /* j: which rank of its expert */
+        return geometry_of_r0(shape, plan->d, capacity);
+    rank_of_expert = (uint32_t)rank % slices; /* j: which rank of its expert */
     shares = slices / r;
     unit = (uint64_t)shares * plan->d;
-    all = capacity * (shape->ranks / peers);
+    source_rows = capacity * (shape->ranks / peers);
     return (struct geometry){
         .capacity = capacity,
-        .rows = (all + unit - 1) / unit * unit,
-        .chunk_rows = (all + unit - 1) / unit,
+        .rows = (source_rows + unit - 1) / unit * unit,
+        .chunk_rows = (source_rows + unit - 1) / unit,
         .hidden = shape->hidden_dim / r,
         .chunks = plan->d,
         .copies = r,
@@ -51,9 +51,9 @@ struct geometry geometry_of(const struct moe_shape *shape, const struct moe_plan
         .sources = shape->ranks / peers,
         .local = shape_local_experts(shape),
         .first = (uint32_t)rank % peers / slices * shape_local_experts(shape),
-        .slice = place / shares,
-        .weights = { rank - (int)(place % shares), (int)shares },
-        .bias2 = { rank - (int)place, (int)slices },
+        .slice = rank_of_expert / shares,
+        .weights = { rank - (int)(rank_of_expert % shares), (int)shares },
+        .bias2 = { rank - (int)rank_of_expert, (int)slices },
     };
 }
 
@@ -77,9 +77,9 @@ void geometry_divide(struct geometry *g, const struct moe_shape *shape,
         return;
     before[0] = 0;
     for (uint32_t e = 0; e < experts; e++) {
-        uint64_t all = capacities->rows[first + e] * g->sources;
+        uint64_t source_rows = capacities->rows[first + e] * g->sources;
 
-        before[e + 1] = before[e] + (all + unit - 1) / unit;
+        before[e + 1] = before[e] + (source_rows + unit - 1) / unit;
     }
     g->before = before;
 }

@@ -19,8 +19,10 @@ static uint32_t spot_tokens(const struct moe_shape *s, uint32_t tokens)
 {
     static const double products_most = 1e9;
     double matrices = s->activation == MOE_SWIGLU ? 3 : 2, passes = s->pass == MOE_TRAIN ? 2 : 1;
-    double most = products_most / (passes * matrices * s->top_k * s->model_dim * s->hidden_dim);
-    uint32_t count = most < 2 ? 2 : (most < SPOT_MOST ? (uint32_t)most : SPOT_MOST);
+    double affordable =
+        products_most / (passes * matrices * s->top_k * s->model_dim * s->hidden_dim);
+    uint32_t count =
+        affordable < 2 ? 2 : (affordable < SPOT_MOST ? (uint32_t)affordable : SPOT_MOST);
 
     return count < tokens ? count : tokens;
 }
@@ -29,19 +31,19 @@ static uint32_t spot_tokens(const struct moe_shape *s, uint32_t tokens)
  * Without memory to count, any token. */
 static uint32_t last_served_token(const struct judge *j, const int32_t *expert)
 {
-    uint32_t *served = calloc(j->p.E, sizeof(*served)), most = 0, last = 0;
+    uint32_t *served = calloc(j->p.E, sizeof(*served)), most_served = 0, last_token = 0;
 
     for (uint32_t c = 0; c < j->p.k && served; c++)
         for (uint32_t t = 0; t < j->tokens; t++) {
             uint32_t e = (uint32_t)expert[(size_t)t * j->p.k + c];
 
-            if (e < j->p.E && ++served[e] >= most) {
-                most = served[e];
-                last = t;
+            if (e < j->p.E && ++served[e] >= most_served) {
+                most_served = served[e];
+                last_token = t;
             }
         }
     free(served);
-    return last;
+    return last_token;
 }
 
 /* The first token that chose expert e, searched cyclically from token `from` on. */
@@ -67,9 +69,9 @@ static bool is_judged(const struct judge *j, uint32_t token)
     return found;
 }
 
-static void choose_tokens(struct judge *j, const int32_t *expert, uint32_t most)
+static void choose_tokens(struct judge *j, const int32_t *expert, uint32_t wanted)
 {
-    for (uint32_t i = 0; i < 4 * SPOT_MOST && j->count < most; i++) {
+    for (uint32_t i = 0; i < 4 * SPOT_MOST && j->count < wanted; i++) {
         uint32_t somewhere = random_below(j->p.data->seed, (uint64_t)j->rank << 32 | i, j->tokens);
         uint32_t token;
 
@@ -141,18 +143,18 @@ struct judge_thread {
 static void add_unit(struct judge *j, const struct hidden_unit *u, size_t choice)
 {
     uint32_t D = j->p.D;
-    size_t i = choice / j->p.k, at = choice * D;
+    size_t i = choice / j->p.k, row = choice * D;
     struct unit_values v =
         compute_unit(&j->p, u, j->x + i * D, j->grad_y + (j->rows > 1 ? choice : i) * D);
 
-    plain_axpy(v.post, u->w2, j->out + at, D);
+    plain_axpy(v.post, u->w2, j->out + row, D);
     if (j->p.data->shape.pass != MOE_TRAIN)
         return;
-    plain_axpy(v.grad_pre, u->w1, j->back + at, D);
+    plain_axpy(v.grad_pre, u->w1, j->back + row, D);
     if (j->kink_error && v.kink_error > 0)
-        plain_add_sizes(v.kink_error, u->w1, j->kink_error + at, D);
+        plain_add_sizes(v.kink_error, u->w1, j->kink_error + row, D);
     if (j->p.data->shape.activation == MOE_SWIGLU)
-        plain_axpy(v.grad_up, u->w3, j->back + at, D);
+        plain_axpy(v.grad_up, u->w3, j->back + row, D);
 }
 
 /* Computes all choices of an expert at once, so that its weights are made only once. */
@@ -182,18 +184,18 @@ static void *judge_thread_main(void *self)
 /* Sorts choices by expert, and then by token; leaves out choices without a legal expert. */
 static void sort_choices(const struct judge *j, size_t *choices, size_t *first)
 {
-    size_t all = (size_t)j->count * j->p.k, end = 0;
+    size_t choice_count = (size_t)j->count * j->p.k, end = 0;
 
-    for (size_t at = 0; at < all; at++)
-        if ((uint32_t)j->expert[at] < j->p.E)
-            first[j->expert[at]]++;
+    for (size_t choice = 0; choice < choice_count; choice++)
+        if ((uint32_t)j->expert[choice] < j->p.E)
+            first[j->expert[choice]]++;
     /* first[e] becomes the end of the choices of expert e, and then, from the last choice on, their
      * beginning. */
     for (uint32_t e = 0; e <= j->p.E; e++)
         first[e] = end += first[e];
-    for (size_t at = all; at-- > 0;)
-        if ((uint32_t)j->expert[at] < j->p.E)
-            choices[--first[j->expert[at]]] = at;
+    for (size_t choice = choice_count; choice-- > 0;)
+        if ((uint32_t)j->expert[choice] < j->p.E)
+            choices[--first[j->expert[choice]]] = choice;
 }
 
 enum { THREADS_MOST = 16 };
@@ -205,8 +207,9 @@ static int compute_experts(struct judge *j, int threads)
     pthread_t thread[THREADS_MOST];
     struct judge_thread state[THREADS_MOST];
     size_t D = j->p.D, choices = (size_t)j->count * j->p.k;
-    int n = threads < 1 ? 1 : (threads < THREADS_MOST ? threads : THREADS_MOST), started = 1;
-    float *rows = calloc((size_t)n * 3 * D, sizeof(*rows));
+    int thread_count = threads < 1 ? 1 : (threads < THREADS_MOST ? threads : THREADS_MOST),
+        started = 1;
+    float *rows = calloc((size_t)thread_count * 3 * D, sizeof(*rows));
     size_t *sorted = calloc(choices + 1, sizeof(*sorted));
     size_t *first = calloc((size_t)j->p.E + 1, sizeof(*first));
     atomic_uint next = 0;
@@ -214,13 +217,18 @@ static int compute_experts(struct judge *j, int threads)
 
     if (!rc)
         sort_choices(j, sorted, first);
-    for (int i = 0; i < n && !rc; i++) {
-        float *mine = rows + (size_t)i * 3 * D;
+    for (int i = 0; i < thread_count && !rc; i++) {
+        float *unit_rows = rows + (size_t)i * 3 * D;
 
-        state[i] =
-            (struct judge_thread){ j, &next, sorted, first, { mine, mine + D, mine + 2 * D, 0 } };
+        state[i] = (struct judge_thread){
+            .judge = j,
+            .next = &next,
+            .choices = sorted,
+            .first = first,
+            .unit = { .w1 = unit_rows, .w3 = unit_rows + D, .w2 = unit_rows + 2 * D },
+        };
     }
-    while (!rc && started < n &&
+    while (!rc && started < thread_count &&
            !pthread_create(&thread[started], NULL, judge_thread_main, &state[started]))
         started++;
     if (!rc)
@@ -255,10 +263,10 @@ static bool has_kink_error(const struct moe_shape *s)
 }
 
 /* Allocates arrays for so many tokens, and with parameters for their gradients. */
-static int allocate(struct judge *j, uint32_t most)
+static int allocate_arrays(struct judge *j, uint32_t tokens)
 {
     const struct moe_shape *s = &j->p.data->shape;
-    uint64_t rows = (uint64_t)most * j->p.D, n = (uint64_t)most + 1;
+    uint64_t rows = (uint64_t)tokens * j->p.D, n = (uint64_t)tokens + 1;
     uint64_t gate = (uint64_t)j->p.rows * j->p.D;
     struct parts parts;
     uint32_t hidden;
@@ -268,7 +276,7 @@ static int allocate(struct judge *j, uint32_t most)
     j->row = calloc(n * j->rows, sizeof(*j->row));
     j->expert = calloc(n * j->p.k, sizeof(*j->expert));
     if (!j->token || !j->row || !j->expert)
-        rc = fail(ERR_NOMEM, "%u tokens computed anew", most);
+        rc = fail(ERR_NOMEM, "%u tokens computed anew", tokens);
     j->x = doubles(rows, &rc);
     j->grad_y = doubles(rows * j->rows, &rc);
     j->out = doubles(rows * j->p.k, &rc);
@@ -302,7 +310,7 @@ static int judge_open(const struct data *data, int rank, uint32_t tokens, const 
                       bool parameters, int threads, struct judge **out)
 {
     struct judge *j = calloc(1, sizeof(*j));
-    uint32_t most = parameters ? tokens : spot_tokens(&data->shape, tokens), D, k;
+    uint32_t judged_most = parameters ? tokens : spot_tokens(&data->shape, tokens), D, k;
     int rc;
 
     if (!j)
@@ -314,12 +322,12 @@ static int judge_open(const struct data *data, int rank, uint32_t tokens, const 
     j->tokens = tokens;
     j->rows = shape_result_rows(&data->shape);
     j->parameters = parameters;
-    TRY_OUT(allocate(j, most));
+    TRY_OUT(allocate_arrays(j, judged_most));
     if (parameters) {
         for (j->count = 0; j->count < tokens; j->count++)
             j->token[j->count] = j->count;
     } else {
-        choose_tokens(j, expert, most);
+        choose_tokens(j, expert, judged_most);
     }
     for (uint32_t i = 0; i < j->count; i++) {
         plain_load(&j->p, rank, j->token[i]);
@@ -389,39 +397,39 @@ bool judge_fits(const struct judge *j, const int32_t *expert)
 /* ---- gates, order and slots */
 
 /* Makes this token the current one of j->p, and computes its gates. */
-static int route_token(struct judge *j, const struct routed_tokens *of, uint32_t token)
+static int route_token(struct judge *j, const struct routed_tokens *routed, uint32_t token)
 {
-    const int32_t *expert = of->expert + (size_t)token * j->p.k;
+    const int32_t *expert = routed->expert + (size_t)token * j->p.k;
 
-    plain_load(&j->p, of->rank, token);
-    return plain_route(&j->p, of->rank, token, expert,
-                       of->live ? of->live + (size_t)token * j->p.k : expert);
+    plain_load(&j->p, routed->rank, token);
+    return plain_route(&j->p, routed->rank, token, expert,
+                       routed->live ? routed->live + (size_t)token * j->p.k : expert);
 }
 
 /* Checks the order of tokens: each comes once, and no judged token comes before a more important
  * one, except within rounding. */
-static int check_turns(struct judge *j, const struct routed_tokens *of)
+static int check_turns(struct judge *j, const struct routed_tokens *routed)
 {
-    bool *seen = calloc((size_t)of->tokens + 1, sizeof(*seen));
-    double least = INFINITY;
+    bool *seen = calloc((size_t)routed->tokens + 1, sizeof(*seen));
+    double least_importance = INFINITY;
     int rc = seen ? OK : fail(ERR_NOMEM, "turns");
 
-    for (uint32_t i = 0; i < of->tokens && !rc; i++) {
-        uint32_t t = of->turn[i];
+    for (uint32_t i = 0; i < routed->tokens && !rc; i++) {
+        uint32_t token = routed->turn[i];
 
-        if (t >= of->tokens || seen[t]) {
+        if (token >= routed->tokens || seen[token]) {
             rc = fail(ERR_WRONG, "rank %d: token %u is twice in the order, or does not exist",
-                      of->rank, t);
+                      routed->rank, token);
             break;
         }
-        seen[t] = true;
-        if (!j->parameters && !is_judged(j, t))
+        seen[token] = true;
+        if (!j->parameters && !is_judged(j, token))
             continue;
-        rc = route_token(j, of, t);
-        if (!rc && plain_importance(&j->p) > least + plain_importance_slack(&j->p))
+        rc = route_token(j, routed, token);
+        if (!rc && plain_importance(&j->p) > least_importance + plain_importance_slack(&j->p))
             rc = fail(ERR_WRONG, "rank %d token %u: a less important token came before it",
-                      of->rank, t);
-        least = rc ? 0 : fmin(least, plain_importance(&j->p));
+                      routed->rank, token);
+        least_importance = rc ? 0 : fmin(least_importance, plain_importance(&j->p));
     }
     free(seen);
     return rc;
@@ -429,32 +437,34 @@ static int check_turns(struct judge *j, const struct routed_tokens *of)
 
 /* Finds the slots by the rule: first all first choices in the order of tokens, then all second
  * choices; later ones are dropped (-1).  The caller frees them. */
-static int find_slots(struct judge *j, const struct routed_tokens *of, const struct capacities *c,
-                      int64_t **out)
+static int find_slots(struct judge *j, const struct routed_tokens *routed,
+                      const struct capacities *capacities, int64_t **out)
 {
     uint32_t k = j->p.k;
     int64_t *filled = calloc(j->p.E, sizeof(*filled));
-    int64_t *slot = calloc((size_t)of->tokens * k + 1, sizeof(*slot));
-    int rc = filled && slot ? OK : fail(ERR_NOMEM, "slots of %u tokens", of->tokens);
+    int64_t *slot = calloc((size_t)routed->tokens * k + 1, sizeof(*slot));
+    int rc = filled && slot ? OK : fail(ERR_NOMEM, "slots of %u tokens", routed->tokens);
 
-    if (!rc && of->turn)
-        rc = check_turns(j, of);
-    for (uint32_t n = 0; n < k && !rc; n++)
-        for (uint32_t i = 0; i < of->tokens && !rc; i++) {
-            uint32_t t = of->turn ? of->turn[i] : i;
-            size_t at = (size_t)t * k + n;
-            int32_t e = of->expert[at];
+    if (!rc && routed->turn)
+        rc = check_turns(j, routed);
+    for (uint32_t nth = 0; nth < k && !rc; nth++)
+        for (uint32_t i = 0; i < routed->tokens && !rc; i++) {
+            uint32_t token = routed->turn ? routed->turn[i] : i;
+            size_t choice = (size_t)token * k + nth;
+            int32_t e = routed->expert[choice];
 
             if (e < 0 || (uint32_t)e >= j->p.E) {
-                rc = fail(ERR_WRONG, "rank %d token %u: there is no expert %d", of->rank, t, e);
+                rc = fail(ERR_WRONG, "rank %d token %u: there is no expert %d", routed->rank, token,
+                          e);
                 break;
             }
-            slot[at] = filled[e]++;
-            if ((uint64_t)slot[at] >= capacity_of(c, (uint64_t)e))
-                slot[at] = -1;
-            if (of->slot && of->slot[at] != slot[at])
+            slot[choice] = filled[e]++;
+            if ((uint64_t)slot[choice] >= capacity_of(capacities, (uint64_t)e))
+                slot[choice] = -1;
+            if (routed->slot && routed->slot[choice] != slot[choice])
                 rc = fail(ERR_WRONG, "rank %d token %u choice %u: slot %lld, should be %lld",
-                          of->rank, t, n, (long long)of->slot[at], (long long)slot[at]);
+                          routed->rank, token, nth, (long long)routed->slot[choice],
+                          (long long)slot[choice]);
         }
     free(filled);
     if (rc)
@@ -466,19 +476,19 @@ static int find_slots(struct judge *j, const struct routed_tokens *of, const str
 
 /* ---- expected results of a rank's own tokens */
 
-static void add(double scale, const double *from, double *to, uint32_t n)
+static void add_scaled(double scale, const double *from, double *to, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         to[i] += scale * from[i];
 }
 
-static double largest(const double *of, uint32_t n)
+static double largest_size(const double *values, uint32_t n)
 {
-    double most = 0;
+    double largest = 0;
 
     for (uint32_t i = 0; i < n; i++)
-        most = fmax(most, fabs(of[i]));
-    return most;
+        largest = fmax(largest, fabs(values[i]));
+    return largest;
 }
 
 /* Adds up the kept choices of token i, and computes the gradients of their gates.  Returns the sum
@@ -486,7 +496,7 @@ static double largest(const double *of, uint32_t n)
 static double add_choices(struct judge *j, uint32_t i, const int64_t *slot, double *gate_grad)
 {
     uint32_t D = j->p.D;
-    bool alone = j->p.data->shape.combine == MOE_COMBINE_CHOICES;
+    bool per_choice = j->p.data->shape.combine == MOE_COMBINE_CHOICES;
     double *y = j->y + (size_t)i * j->rows * D, *grad_x = j->grad_x + (size_t)i * D;
     double size = 0;
 
@@ -495,21 +505,21 @@ static double add_choices(struct judge *j, uint32_t i, const int64_t *slot, doub
     memset(j->grad_x_slack + (size_t)i * D, 0, D * sizeof(*grad_x));
     for (uint32_t n = 0; n < j->p.k; n++) {
         double gate = j->p.choices[n].gate;
-        size_t at = ((size_t)i * j->p.k + n) * D;
+        size_t row = ((size_t)i * j->p.k + n) * D;
 
         gate_grad[n] = 0;
         if (slot[n] < 0)
             continue;
-        add(alone ? 1 : gate, j->out + at, y + (j->rows > 1 ? n * D : 0), D);
+        add_scaled(per_choice ? 1 : gate, j->out + row, y + (j->rows > 1 ? n * D : 0), D);
         if (j->back)
-            add(gate, j->back + at, grad_x, D);
+            add_scaled(gate, j->back + row, grad_x, D);
         if (j->kink_error)
-            add(gate, j->kink_error + at, j->grad_x_slack + (size_t)i * D, D);
-        for (uint32_t d = 0; d < D && !alone; d++) {
-            gate_grad[n] += j->out[at + d] * j->p.grad[d];
-            size += gate * fabs(j->out[at + d] * j->p.grad[d]);
+            add_scaled(gate, j->kink_error + row, j->grad_x_slack + (size_t)i * D, D);
+        for (uint32_t d = 0; d < D && !per_choice; d++) {
+            gate_grad[n] += j->out[row + d] * j->p.grad[d];
+            size += gate * fabs(j->out[row + d] * j->p.grad[d]);
         }
-        if (alone) { /* of sum(gate * loss) */
+        if (per_choice) { /* of sum(gate * loss) */
             gate_grad[n] = j->p.loss[n];
             size += gate * fabs(j->p.loss[n]);
         }
@@ -523,7 +533,7 @@ static void add_gate(struct judge *j, uint32_t i, const double *gate_grad, doubl
     uint32_t D = j->p.D;
     double *grad_x = j->grad_x + (size_t)i * D;
 
-    j->grad_x_term = fmax(j->grad_x_term, largest(grad_x, D)); /* the part of the experts */
+    j->grad_x_term = fmax(j->grad_x_term, largest_size(grad_x, D)); /* the part of the experts */
     plain_route_back(&j->p, gate_grad, size);
     for (uint32_t r = 0; r < j->p.rows; r++) {
         const float *gate = j->p.gate + (size_t)r * D;
@@ -535,33 +545,33 @@ static void add_gate(struct judge *j, uint32_t i, const double *gate_grad, doubl
                 fmax(j->grad_x_term, fabs(j->p.row_size[r] * (double)gate[d]) / sqrt(D));
         if (!j->parameters)
             continue;
-        add(j->p.row_grad[r], j->p.x, j->grad_gate + (size_t)r * D, D);
+        add_scaled(j->p.row_grad[r], j->p.x, j->grad_gate + (size_t)r * D, D);
         for (uint32_t d = 0; d < D; d++)
             j->grad_gate_size[(size_t)r * D + d] += fabs(j->p.row_size[r] * j->p.x[d]);
     }
 }
 
-int judge_expect(struct judge *j, const struct routed_tokens *own,
-                 const struct capacities *capacities, bool zero)
+int judge_expect(struct judge *j, const struct routed_tokens *routed,
+                 const struct capacities *capacities, bool known_without_gradient)
 {
     uint32_t k = j->p.k;
     double *gate_grad = calloc(k, sizeof(*gate_grad)), size;
     int64_t *slot = NULL;
-    int rc = gate_grad ? find_slots(j, own, capacities, &slot) : fail(ERR_NOMEM, "gates");
+    int rc = gate_grad ? find_slots(j, routed, capacities, &slot) : fail(ERR_NOMEM, "gates");
 
     if (!rc && j->p.data->balance)
-        plain_count(&j->p, own->expert, j->tokens);
+        plain_count(&j->p, routed->expert, j->tokens);
     j->grad_x_term = j->balance = 0;
     j->dropped = 0;
-    for (size_t at = 0; at < (size_t)j->tokens * k && !rc; at++)
-        j->dropped += slot[at] < 0;
+    for (size_t choice = 0; choice < (size_t)j->tokens * k && !rc; choice++)
+        j->dropped += slot[choice] < 0;
     for (uint32_t i = 0; i < j->count && !rc; i++) {
-        rc = route_token(j, own, j->token[i]);
+        rc = route_token(j, routed, j->token[i]);
         if (rc)
             break;
         j->balance += j->p.data->balance ? plain_balance(&j->p) : 0;
         size = add_choices(j, i, slot + (size_t)j->token[i] * k, gate_grad);
-        if (zero && j->p.changed)
+        if (known_without_gradient && j->p.changed)
             memset(gate_grad, 0, k * sizeof(*gate_grad));
         if (j->p.data->shape.pass == MOE_TRAIN)
             add_gate(j, i, gate_grad, size);
@@ -584,72 +594,74 @@ static int slice_open(const struct judge *j, struct slice *out)
 {
     const struct moe_shape *s = &j->p.data->shape;
     uint32_t slices = shape_slices(s), place = (uint32_t)j->rank % slices, D = j->p.D;
-    struct slice x = { .experts = shape_local_experts(s), .columns = shape_bias2_slice(s) };
+    struct slice slice = { .experts = shape_local_experts(s), .columns = shape_bias2_slice(s) };
     struct parts parts;
-    size_t all;
+    size_t unit_count;
 
     TRY(parts_open(s, j->p.data->speeds, &parts));
-    x.first_expert = (uint32_t)j->rank / slices * x.experts;
-    x.first_unit = parts.first_unit[j->rank];
-    x.units = parts.hidden[j->rank];
-    x.first_column = place * x.columns;
+    slice.first_expert = (uint32_t)j->rank / slices * slice.experts;
+    slice.first_unit = parts.first_unit[j->rank];
+    slice.units = parts.hidden[j->rank];
+    slice.first_column = place * slice.columns;
     parts_close(&parts);
-    if (x.first_column + x.columns > D) /* the last ones are padding */
-        x.columns = x.first_column < D ? D - x.first_column : 0;
-    all = (size_t)x.experts * x.units;
-    x.unit = calloc(all + 1, sizeof(*x.unit));
-    x.rows = calloc(all * 3 * D + 1, sizeof(*x.rows));
-    if (!x.unit || !x.rows) {
-        free(x.unit);
-        free(x.rows);
-        return fail(ERR_NOMEM, "weights of %zu hidden units", all);
+    if (slice.first_column + slice.columns > D) /* the last ones are padding */
+        slice.columns = slice.first_column < D ? D - slice.first_column : 0;
+    unit_count = (size_t)slice.experts * slice.units;
+    slice.unit = calloc(unit_count + 1, sizeof(*slice.unit));
+    slice.rows = calloc(unit_count * 3 * D + 1, sizeof(*slice.rows));
+    if (!slice.unit || !slice.rows) {
+        free(slice.unit);
+        free(slice.rows);
+        return fail(ERR_NOMEM, "weights of %zu hidden units", unit_count);
     }
-    for (size_t i = 0; i < all; i++) {
-        float *row = x.rows + i * 3 * D;
+    for (size_t i = 0; i < unit_count; i++) {
+        float *row = slice.rows + i * 3 * D;
 
-        x.unit[i] = (struct hidden_unit){ row, row + D, row + 2 * D, 0 };
-        draw_unit(&j->p, x.first_expert + (uint32_t)(i / x.units),
-                  x.first_unit + (uint32_t)(i % x.units), &x.unit[i]);
+        slice.unit[i] = (struct hidden_unit){ .w1 = row, .w3 = row + D, .w2 = row + 2 * D };
+        draw_unit(&j->p, slice.first_expert + (uint32_t)(i / slice.units),
+                  slice.first_unit + (uint32_t)(i % slice.units), &slice.unit[i]);
     }
-    *out = x;
+    *out = slice;
     return OK;
 }
 
 /* Adds the gradients from one choice of the current token, for an expert of the slice. */
-static void add_slice(struct judge *j, const struct slice *x, uint32_t choice)
+static void add_slice(struct judge *j, const struct slice *slice, uint32_t choice)
 {
     const struct moe_shape *s = &j->p.data->shape;
     const struct token_choice *c = &j->p.choices[choice];
     const double *row = plain_grad_row(&j->p, choice);
-    uint32_t D = j->p.D, local = c->expert - x->first_expert, cut = shape_bias2_slice(s);
+    uint32_t D = j->p.D, local = c->expert - slice->first_expert,
+             bias_columns = shape_bias2_slice(s);
     double **grad = j->grad, *term = j->grad_term, gate = c->gate;
-    double x_most = largest(j->p.x, D), row_most = largest(row, D);
+    double largest_x = largest_size(j->p.x, D), largest_row = largest_size(row, D);
 
-    for (uint32_t h = 0; h < x->units; h++) {
-        struct unit_values v = compute_unit(&j->p, &x->unit[local * x->units + h], j->p.x, row);
-        uint64_t at = s->layout == MOE_LAYOUT_HIDDEN ? (uint64_t)h * x->experts + local
-                                                     : (uint64_t)local * x->units + h;
+    for (uint32_t h = 0; h < slice->units; h++) {
+        struct unit_values v =
+            compute_unit(&j->p, &slice->unit[local * slice->units + h], j->p.x, row);
+        uint64_t unit = s->layout == MOE_LAYOUT_HIDDEN ? (uint64_t)h * slice->experts + local
+                                                       : (uint64_t)local * slice->units + h;
 
-        add(gate * v.grad_pre, j->p.x, grad[TENSOR_W1] + at * D, D);
+        add_scaled(gate * v.grad_pre, j->p.x, grad[TENSOR_W1] + unit * D, D);
         if (s->activation == MOE_SWIGLU)
-            add(gate * v.grad_up, j->p.x, grad[TENSOR_W3] + at * D, D);
+            add_scaled(gate * v.grad_up, j->p.x, grad[TENSOR_W3] + unit * D, D);
         if (v.kink_error > 0) {
             for (uint32_t i = 0; i < D; i++)
-                j->grad_slack[TENSOR_W1][at * D + i] += gate * v.kink_error * fabs(j->p.x[i]);
-            j->grad_slack[TENSOR_B1][at] += gate * v.kink_error;
+                j->grad_slack[TENSOR_W1][unit * D + i] += gate * v.kink_error * fabs(j->p.x[i]);
+            j->grad_slack[TENSOR_B1][unit] += gate * v.kink_error;
         }
-        grad[TENSOR_B1][at] += gate * v.grad_pre;
-        j->grad_size[TENSOR_B1][at] += fabs(gate * v.grad_pre);
-        add(gate * v.post, row, grad[TENSOR_W2] + at * D, D);
-        term[TENSOR_W1] = fmax(term[TENSOR_W1], x_most * fabs(gate * v.grad_pre));
-        term[TENSOR_W3] = fmax(term[TENSOR_W3], x_most * fabs(gate * v.grad_up));
-        term[TENSOR_W2] = fmax(term[TENSOR_W2], gate * fabs(v.post) * row_most);
+        grad[TENSOR_B1][unit] += gate * v.grad_pre;
+        j->grad_size[TENSOR_B1][unit] += fabs(gate * v.grad_pre);
+        add_scaled(gate * v.post, row, grad[TENSOR_W2] + unit * D, D);
+        term[TENSOR_W1] = fmax(term[TENSOR_W1], largest_x * fabs(gate * v.grad_pre));
+        term[TENSOR_W3] = fmax(term[TENSOR_W3], largest_x * fabs(gate * v.grad_up));
+        term[TENSOR_W2] = fmax(term[TENSOR_W2], gate * fabs(v.post) * largest_row);
     }
-    for (uint32_t i = 0; i < x->columns; i++) {
-        double b2 = gate * row[x->first_column + i];
+    for (uint32_t i = 0; i < slice->columns; i++) {
+        double b2 = gate * row[slice->first_column + i];
 
-        grad[TENSOR_B2][local * cut + i] += b2;
-        j->grad_size[TENSOR_B2][local * cut + i] += fabs(b2);
+        grad[TENSOR_B2][local * bias_columns + i] += b2;
+        j->grad_size[TENSOR_B2][local * bias_columns + i] += fabs(b2);
     }
 }
 
@@ -662,12 +674,12 @@ int judge_parameters(struct judge *j, const struct routed_tokens *ranks,
 
     TRY(slice_open(j, &slice));
     for (uint32_t q = 0; q < j->p.data->shape.ranks && !rc; q++) {
-        const struct routed_tokens *of = &ranks[q];
+        const struct routed_tokens *routed = &ranks[q];
         int64_t *slot = NULL;
 
-        rc = find_slots(j, of, capacities, &slot);
-        for (uint32_t t = 0; t < of->tokens && !rc; t++) {
-            rc = route_token(j, of, t);
+        rc = find_slots(j, routed, capacities, &slot);
+        for (uint32_t t = 0; t < routed->tokens && !rc; t++) {
+            rc = route_token(j, routed, t);
             for (uint32_t n = 0; n < k && !rc; n++)
                 if (slot[(size_t)t * k + n] >= 0 &&
                     j->p.choices[n].expert - slice.first_expert < slice.experts)
@@ -691,7 +703,7 @@ static uint32_t at_most(uint32_t value, uint32_t limit)
 struct moe_shape reference_shape(struct moe_shape shape)
 {
     static const double products_most = 1e9, weights_most = 1 << 20;
-    uint32_t slices = shape_slices(&shape), cut = (48 + slices - 1) / slices * slices;
+    uint32_t slices = shape_slices(&shape), hidden_most = (48 + slices - 1) / slices * slices;
     double expert = (double)shape.model_dim * shape.hidden_dim;
 
     shape.layers = at_most(shape.layers, 3); /* a first, a middle and a last layer */
@@ -700,8 +712,8 @@ struct moe_shape reference_shape(struct moe_shape shape)
         return shape;
     shape.tokens = at_most(shape.tokens, 96);
     shape.model_dim = at_most(shape.model_dim, 48);
-    if (shape.hidden_dim > cut) /* an uneven cut stays uneven */
-        shape.hidden_dim = cut + shape.hidden_dim % slices;
+    if (shape.hidden_dim > hidden_most) /* an uneven cut stays uneven */
+        shape.hidden_dim = hidden_most + shape.hidden_dim % slices;
     return shape;
 }
 

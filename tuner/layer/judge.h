@@ -78,10 +78,11 @@ bool judge_fits(const struct judge *j, const int32_t *expert);
 
 /* Sets the expected results of this rank's tokens; with parameters, it may be called once only.
  * ERR_WRONG, after a message: a choice is not the best within the rounding of f32, the order of
- * tokens is not explained by that rounding, or a slot of any token breaks the rule.  zero: the gate
- * has no gradient, except of the balance loss, for tokens whose known choices changed. */
-int judge_expect(struct judge *j, const struct routed_tokens *own,
-                 const struct capacities *capacities, bool zero);
+ * tokens is not explained by that rounding, or a slot of any token breaks the rule.
+ * known_without_gradient: the gate has no gradient, except of the balance loss, for tokens whose
+ * known choices changed. */
+int judge_expect(struct judge *j, const struct routed_tokens *routed,
+                 const struct capacities *capacities, bool known_without_gradient);
 
 /* Sets the expected gradients of this rank's weights, from the tokens of all W ranks. */
 int judge_parameters(struct judge *j, const struct routed_tokens *ranks,

@@ -20,16 +20,16 @@ enum { KEY_STEP = 77, KEY_START };
 
 /* ---- orders that look random: a step that visits all numbers */
 
-static uint64_t divisor(uint64_t a, uint64_t b)
+static uint64_t common_divisor(uint64_t a, uint64_t b)
 {
-    return b ? divisor(b, a % b) : a;
+    return b ? common_divisor(b, a % b) : a;
 }
 
 static uint64_t coprime_step(uint64_t seed, uint64_t n)
 {
     uint64_t step = n ? random_bits(seed ^ KEY_STEP, n) % n : 0;
 
-    while (n && divisor(step, n) != 1)
+    while (n && common_divisor(step, n) != 1)
         step = (step + 1) % n;
     return step;
 }
@@ -104,17 +104,17 @@ void load_fill(uint64_t *first, uint32_t experts, uint64_t tokens, uint32_t top_
                const double *share)
 {
     uint64_t choices = top_k * tokens, n = experts;
-    double all = 0, sum = 0;
+    double share_sum = 0, sum = 0;
 
     for (uint64_t e = 0; e < n; e++)
-        all += share[e];
+        share_sum += share[e];
     for (uint64_t e = 0; e < n; e++) {
-        uint64_t most = first[e] + tokens, after = (n - 1 - e) * tokens, end;
+        uint64_t end_most = first[e] + tokens, later_places = (n - 1 - e) * tokens, end;
 
         sum += share[e];
-        end = (uint64_t)floor(sum / all * (double)choices + 0.5);
-        end = end > most ? most : end;
-        first[e + 1] = end + after < choices ? choices - after : end;
+        end = (uint64_t)floor(sum / share_sum * (double)choices + 0.5);
+        end = end > end_most ? end_most : end;
+        first[e + 1] = end + later_places < choices ? choices - later_places : end;
     }
 }
 
@@ -129,7 +129,10 @@ static double power_for(uint32_t experts, double skew)
 
         for (uint32_t e = 0; e < experts; e++)
             sum += pow(e + 1, -middle);
-        *(experts / sum < skew ? &low : &high) = middle;
+        if (experts / sum < skew)
+            low = middle;
+        else
+            high = middle;
     }
     return high;
 }
@@ -175,23 +178,23 @@ static int add_between(double gflop, struct load **inout)
 }
 
 int load_open(const struct moe_shape *shape, uint32_t window, uint64_t seed,
-              const struct load_options *o, struct load **out)
+              const struct load_options *options, struct load **out)
 {
     *out = NULL;
-    TRY(load_options_check(o));
-    if (shape->shares != MOE_SHARES_EQUAL && (o->skew != 0 || o->routing.count))
+    TRY(load_options_check(options));
+    if (shape->shares != MOE_SHARES_EQUAL && (options->skew != 0 || options->routing.count))
         return fail(ERR_ARGUMENT, "--skew and --routing need --shares equal, where all ranks have "
                                   "the same number of tokens");
-    if (shape->layers > 1 && (o->skew != 0 || o->routing.count))
+    if (shape->layers > 1 && (options->skew != 0 || options->routing.count))
         return fail(ERR_ARGUMENT,
                     "--layers %u: --%s determines where the tokens of one layer go, so it needs "
                     "--layers 1",
-                    shape->layers, o->routing.count ? "routing" : "skew");
-    if (o->routing.count)
-        TRY(load_open_routing(shape, window, seed, &o->routing, out));
-    else if (o->skew != 0)
-        TRY(load_open_skew(shape, seed, o->skew, out));
-    return add_between(o->between, out);
+                    shape->layers, options->routing.count ? "routing" : "skew");
+    if (options->routing.count)
+        TRY(load_open_routing(shape, window, seed, &options->routing, out));
+    else if (options->skew != 0)
+        TRY(load_open_skew(shape, seed, options->skew, out));
+    return add_between(options->between, out);
 }
 
 /* ---- as text */
@@ -202,29 +205,30 @@ static const char between_word[] = "between ";
 
 int load_text(const struct load *load, char text[LOAD_TEXT_BYTES])
 {
-    char all[LOAD_TEXT_BYTES] = "", runs[RANK_SPEEDS_BYTES];
-    bool whole = true;
+    char written[LOAD_TEXT_BYTES] = "", runs[RANK_SPEEDS_BYTES];
+    bool fits = true;
 
     if (load_speeds(load)) {
         rank_speeds_format(load->speeds, load->ranks, runs, sizeof(runs));
-        whole = text_put(all, sizeof(all), "%s%s", speeds_word, runs);
+        fits = text_put(written, sizeof(written), "%s%s", speeds_word, runs);
     } else if (load_counts(load) && load->skew > 0) {
-        whole = text_put(all, sizeof(all), "%s%g", skew_word, load->skew);
+        fits = text_put(written, sizeof(written), "%s%g", skew_word, load->skew);
     } else if (load && load->replay) {
-        whole = replay_text(load->replay, all, sizeof(all)) < sizeof(all);
+        fits = replay_text(load->replay, written, sizeof(written)) < sizeof(written);
     } else if (load_counts(load)) {
-        whole = text_put(all, sizeof(all), "%s", counts_word);
-        for (uint32_t e = 0; e < load->experts && whole; e++)
-            whole = text_add(all, sizeof(all), " %" PRIu64, load_count(load, 0, 0, e));
+        fits = text_put(written, sizeof(written), "%s", counts_word);
+        for (uint32_t e = 0; e < load->experts && fits; e++)
+            fits = text_add(written, sizeof(written), " %" PRIu64, load_count(load, 0, 0, e));
     }
-    if (load_between(load) > 0 && whole)
-        whole = text_add(all, sizeof(all), "%s%s%g", *all ? "; " : "", between_word, load->between);
-    if (!whole)
+    if (load_between(load) > 0 && fits)
+        fits = text_add(written, sizeof(written), "%s%s%g", *written ? "; " : "", between_word,
+                        load->between);
+    if (!fits)
         return fail(ERR_ARGUMENT,
                     "--routing: the counts of %u experts need more than %d characters, the limit "
                     "of a load",
                     load->experts, LOAD_TEXT_BYTES - 1);
-    memcpy(text, all, sizeof(all));
+    memcpy(text, written, sizeof(written));
     return OK;
 }
 
@@ -258,21 +262,21 @@ static int open_counts(const struct moe_shape *shape, uint64_t seed, const char 
 {
     double *count = calloc(shape->experts, sizeof(*count)), sum = 0, most = 0;
     const char *fault;
-    uint32_t e = 0;
+    uint32_t found = 0;
     char *end;
     int rc;
 
     TRY_OUT(load_check_width(shape));
     TRY_OUT(count ? OK : fail(ERR_NOMEM, "%u counts", shape->experts));
-    for (; e < shape->experts && *text == ' ' && text[1] >= '0' && text[1] <= '9'; e++) {
-        count[e] = (double)strtoull(text, &end, 10);
-        sum += count[e];
-        most = fmax(most, count[e]);
+    for (; found < shape->experts && *text == ' ' && text[1] >= '0' && text[1] <= '9'; found++) {
+        count[found] = (double)strtoull(text, &end, 10);
+        sum += count[found];
+        most = fmax(most, count[found]);
         text = end;
     }
-    fault = e < shape->experts || *text ? "has not one count for each expert"
-            : !(sum > 0)                ? "counts nothing"
-                                        : load_fault(sum, most, shape->top_k);
+    fault = found < shape->experts || *text ? "has not one count for each expert"
+            : !(sum > 0)                    ? "counts nothing"
+                                            : load_fault(sum, most, shape->top_k);
     TRY_OUT(!fault ? OK : fail(ERR_FORMAT, "a load of %u experts %s", shape->experts, fault));
     TRY_OUT(load_new(shape, seed, out));
     load_fill((*out)->first, shape->experts, shape->tokens, shape->top_k, count);
@@ -302,8 +306,8 @@ static int open_replay(const struct moe_shape *shape, uint64_t seed, const char 
 }
 
 /* Makes the load of a text without "between". */
-static int open_first(const struct moe_shape *shape, uint64_t seed, const char *text,
-                      struct load **out)
+static int open_load_text(const struct moe_shape *shape, uint64_t seed, const char *text,
+                          struct load **out)
 {
     size_t skew = strlen(skew_word), counts = strlen(counts_word), speeds = strlen(speeds_word);
     char *end = NULL;
@@ -325,34 +329,34 @@ static int open_first(const struct moe_shape *shape, uint64_t seed, const char *
 static size_t split_off_between(const char *text, double *gflop)
 {
     static const char joint[] = "; between ";
-    size_t word = strlen(between_word);
-    const char *at = strstr(text, joint);
+    size_t word_length = strlen(between_word);
+    const char *part = strstr(text, joint);
 
     *gflop = 0;
-    if (!strncmp(text, between_word, word)) {
-        *gflop = strtod(text + word, NULL);
+    if (!strncmp(text, between_word, word_length)) {
+        *gflop = strtod(text + word_length, NULL);
         return *gflop > 0 ? 0 : strlen(text);
     }
-    if (!at || at == text)
+    if (!part || part == text)
         return strlen(text);
-    *gflop = strtod(at + strlen(joint), NULL);
-    return *gflop > 0 ? (size_t)(at - text) : strlen(text);
+    *gflop = strtod(part + strlen(joint), NULL);
+    return *gflop > 0 ? (size_t)(part - text) : strlen(text);
 }
 
 int load_open_text(const struct moe_shape *shape, uint64_t seed, const char *text,
                    struct load **out)
 {
-    char first[LOAD_TEXT_BYTES] = "";
+    char without_between[LOAD_TEXT_BYTES] = "";
     double gflop;
     size_t length = split_off_between(text, &gflop);
     int rc;
 
     *out = NULL;
-    if (length >= sizeof(first) || gflop > LOAD_BETWEEN_MOST)
+    if (length >= sizeof(without_between) || gflop > LOAD_BETWEEN_MOST)
         return fail(ERR_FORMAT, "\"%s\" is not a load", TEXT_SHORT(text, 60));
-    memcpy(first, text, length);
-    if (*first)
-        TRY(open_first(shape, seed, first, out));
+    memcpy(without_between, text, length);
+    if (*without_between)
+        TRY(open_load_text(shape, seed, without_between, out));
     rc = add_between(gflop, out);
     if (rc)
         load_close(*out);
@@ -449,25 +453,25 @@ uint64_t load_most(const struct load *load)
     for (uint32_t i = 0; i < load_step_count(load); i++)
         for (uint32_t q = 0; q < ranks; q++)
             for (uint32_t e = 0; e < load->experts; e++) {
-                uint64_t n = load_count(load, i, q, e);
+                uint64_t count = load_count(load, i, q, e);
 
-                most = n > most ? n : most;
+                most = count > most ? count : most;
             }
     return most;
 }
 
-uint64_t load_kept(const void *of, uint64_t capacity, uint32_t experts)
+uint64_t load_kept(const void *self, uint64_t capacity, uint32_t experts)
 {
-    const struct load *load = of;
+    const struct load *load = self;
     uint64_t kept = 0, most = 0;
 
     if (load->replay)
         return replay_kept(load->replay, replay_at(load->replay, capacity), capacity, experts);
     for (uint32_t e = 0; e < load->experts; e++) {
-        uint64_t n = load_count(load, 0, 0, e);
+        uint64_t count = load_count(load, 0, 0, e);
 
         kept = e % experts ? kept : 0;
-        kept += n < capacity ? n : capacity;
+        kept += count < capacity ? count : capacity;
         most = kept > most ? kept : most;
     }
     return most;
@@ -479,9 +483,9 @@ uint64_t load_kept_of(const struct load *load, uint64_t capacity, uint32_t rank,
     uint64_t kept = 0;
 
     for (uint32_t i = 0; i < steps.count; i++) {
-        uint64_t n = load_count(load, steps.first + i, rank, expert);
+        uint64_t count = load_count(load, steps.first + i, rank, expert);
 
-        kept += n < capacity ? n : capacity;
+        kept += count < capacity ? count : capacity;
     }
     return (kept + steps.count / 2) / steps.count;
 }
@@ -489,12 +493,13 @@ uint64_t load_kept_of(const struct load *load, uint64_t capacity, uint32_t rank,
 bool load_chooses(const struct load *load, uint32_t step, uint32_t rank, uint64_t token,
                   uint32_t expert)
 {
-    uint64_t n = load->tokens, at;
+    uint64_t tokens = load->tokens, place;
 
-    if (!n)
+    if (!tokens)
         return false;
-    at = (token % n * load->step + random_bits(load->seed ^ KEY_START, rank) % n) % n;
-    return (at + n - first_choice_of(load, step, rank, expert) % n) % n <
+    place =
+        (token % tokens * load->step + random_bits(load->seed ^ KEY_START, rank) % tokens) % tokens;
+    return (place + tokens - first_choice_of(load, step, rank, expert) % tokens) % tokens <
            load_count(load, step, rank, expert);
 }
 
@@ -508,12 +513,12 @@ struct count_range {
 static struct count_range range_of(const struct replayed *r, struct replay_steps steps,
                                    double (*skew)(const struct replayed *, uint32_t))
 {
-    double all[REPLAY_STEPS_MOST] = { 0 };
+    double skews[REPLAY_STEPS_MOST] = { 0 };
 
     for (uint32_t i = 0; i < steps.count; i++)
-        all[i] = skew(r, steps.first + i);
-    sort_doubles(all, steps.count);
-    return (struct count_range){ all[0], all[steps.count / 2], all[steps.count - 1] };
+        skews[i] = skew(r, steps.first + i);
+    sort_doubles(skews, steps.count);
+    return (struct count_range){ skews[0], skews[steps.count / 2], skews[steps.count - 1] };
 }
 
 void load_words_at(const struct load *load, uint64_t capacity, char text[LOAD_WORDS_BYTES])
@@ -537,15 +542,15 @@ void load_words_at(const struct load *load, uint64_t capacity, char text[LOAD_WO
 void load_words_file(const struct load *load, char text[LOAD_WORDS_BYTES])
 {
     size_t used = 0;
-    uint64_t all = 0;
+    uint64_t step_count = 0;
 
     *text = 0;
     for (int i = 0; load && i < REPLAY_CLASSES; i++)
-        all += load->file.steps[i];
-    if (!all)
+        step_count += load->file.steps[i];
+    if (!step_count)
         return;
-    used = (size_t)snprintf(text, LOAD_WORDS_BYTES, "%" PRIu64 " recorded step%s, max/mean", all,
-                            all == 1 ? "" : "s");
+    used = (size_t)snprintf(text, LOAD_WORDS_BYTES, "%" PRIu64 " recorded step%s, max/mean",
+                            step_count, step_count == 1 ? "" : "s");
     for (int i = 0; i < REPLAY_CLASSES; i++)
         used += (size_t)snprintf(text + used, LOAD_WORDS_BYTES - used, "%s %s of %" PRIu64,
                                  i ? "," : "", replay_class_words[i], load->file.steps[i]);

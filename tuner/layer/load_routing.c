@@ -95,19 +95,19 @@ static int find_bucket(struct routing_file *f, uint64_t key, struct routing_buck
             high = middle;
     }
     if (low == f->count || f->buckets[low].key != key) {
-        struct routing_bucket fresh = { .key = key }, *more = f->buckets;
+        struct routing_bucket fresh = { .key = key }, *buckets = f->buckets;
 
         if (f->count == f->room) {
             f->room = 2 * f->room + 16;
-            more = realloc(f->buckets, f->room * sizeof(*more));
+            buckets = realloc(f->buckets, f->room * sizeof(*buckets));
         }
-        if (more)
-            f->buckets = more;
-        fresh.steps = more ? calloc(SAMPLED_STEPS, sizeof(*fresh.steps)) : NULL;
+        if (buckets)
+            f->buckets = buckets;
+        fresh.steps = buckets ? calloc(SAMPLED_STEPS, sizeof(*fresh.steps)) : NULL;
         if (!fresh.steps)
             return fail(ERR_NOMEM, "%zu buckets of recorded steps", f->count + 1);
-        memmove(more + low + 1, more + low, (f->count++ - low) * sizeof(*more));
-        more[low] = fresh;
+        memmove(buckets + low + 1, buckets + low, (f->count++ - low) * sizeof(*buckets));
+        buckets[low] = fresh;
     }
     *out = &f->buckets[low];
     return OK;
@@ -117,19 +117,21 @@ static int find_bucket(struct routing_file *f, uint64_t key, struct routing_buck
 static int sample_step(struct routing_bucket *b, const struct counts_line *l,
                        struct recorded_step step)
 {
-    uint64_t at = b->seen < SAMPLED_STEPS ? b->seen : random_bits(b->key, b->seen) % (b->seen + 1);
-    struct recorded_step *to;
+    uint64_t place =
+        b->seen < SAMPLED_STEPS ? b->seen : random_bits(b->key, b->seen) % (b->seen + 1);
+    struct recorded_step *stored;
 
     step.number = b->seen++;
-    if (at >= SAMPLED_STEPS)
+    if (place >= SAMPLED_STEPS)
         return OK;
-    to = &b->steps[at];
-    step.count = to->count ? to->count : calloc(l->experts, sizeof(*step.count));
+    stored = &b->steps[place];
+    step.count = stored->count ? stored->count : calloc(l->experts, sizeof(*step.count));
     if (!step.count)
         return fail(ERR_NOMEM, "%u counts", l->experts);
     memcpy(step.count, l->counts, l->experts * sizeof(*step.count));
-    b->count += at == b->count;
-    *to = step;
+    if (place == b->count) /* else it replaces a stored step */
+        b->count++;
+    *stored = step;
     return OK;
 }
 
@@ -188,18 +190,18 @@ static int by_capacity(const void *a, const void *b)
  * assigned.  Returns the sum. */
 static uint32_t assign_steps(struct routing_file *f, uint32_t limit)
 {
-    uint32_t given = 0;
+    uint32_t assigned = 0;
 
     for (size_t i = 0; i < f->count; i++)
         f->buckets[i].wanted = 0;
-    for (uint32_t round = 0; round < REPLAY_BUCKET_MOST; round++)
-        for (size_t i = 0; i < f->count && given < limit; i++) {
-            bool more = f->buckets[i].wanted < f->buckets[i].count;
+    for (uint32_t turn = 0; turn < REPLAY_BUCKET_MOST; turn++)
+        for (size_t i = 0; i < f->count && assigned < limit; i++) {
+            bool gets_step = f->buckets[i].wanted < f->buckets[i].count;
 
-            f->buckets[i].wanted += more;
-            given += more;
+            f->buckets[i].wanted += gets_step;
+            assigned += gets_step;
         }
-    return given;
+    return assigned;
 }
 
 static int make_replay(struct routing_file *f, uint32_t limit, struct replayed **out)
@@ -252,8 +254,8 @@ static int make_load(struct routing_file *f, uint32_t limit, uint64_t seed, stru
 int load_open_routing(const struct moe_shape *shape, uint32_t window, uint64_t seed,
                       const struct option_list *paths, struct load **out)
 {
-    uint32_t fit = shape->model_dim / shape->experts;
-    uint32_t limit = fit < REPLAY_STEPS_MOST ? fit : REPLAY_STEPS_MOST;
+    uint32_t steps_that_fit = shape->model_dim / shape->experts;
+    uint32_t limit = steps_that_fit < REPLAY_STEPS_MOST ? steps_that_fit : REPLAY_STEPS_MOST;
     struct routing_file f = { .shape = shape, .window = limit > 1 ? window : UINT32_MAX };
     int rc = load_check_width(shape);
 

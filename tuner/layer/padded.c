@@ -18,7 +18,7 @@ static bool is_rigid(const struct exec *x)
 
 /* ---- Rows of a chunk, from all peers */
 
-static uint64_t rows(const struct exec *x)
+static uint64_t chunk_rows(const struct exec *x)
 {
     return geometry_chunk_rows(&x->geometry);
 }
@@ -28,15 +28,18 @@ static uint64_t expert_rows(const struct exec *x, uint32_t chunk, uint32_t local
     const uint64_t *seen;
 
     if (!uneven_applies(&x->uneven))
-        return rows(x);
+        return chunk_rows(x);
     seen = uneven_seen(&x->uneven, &x->geometry, chunk);
     return seen[local + 1] - seen[local];
 }
 
-/* Elements of b1 or b2 (i = 0 or 1) from one expert to the next. */
-static uint64_t bias_stride(const struct exec *x, int i)
+/* The two biases, in the order of `biases` below. */
+enum bias { BIAS_B1, BIAS_B2, BIAS_COUNT };
+
+/* Elements of b1 or b2 from one expert to the next. */
+static uint64_t bias_stride(const struct exec *x, enum bias i)
 {
-    return i ? layer_bias2_stride(&x->layer->shape) : x->geometry.hidden;
+    return i == BIAS_B2 ? layer_bias2_stride(&x->layer->shape) : x->geometry.hidden;
 }
 
 /* ---- Blocks of rows */
@@ -71,20 +74,20 @@ static uint64_t block_rows_limit(const struct exec *x)
 static bool block_next(const struct exec *x, struct block *b)
 {
     const struct geometry *g = &x->geometry;
-    uint64_t most = block_rows_limit(x), all, left, blocks;
-    bool differ = uneven_applies(&x->uneven);
+    uint64_t limit = block_rows_limit(x), expert_total, rows_left, blocks;
+    bool is_uneven = uneven_applies(&x->uneven);
 
-    if (!most) {
-        bool more = !b->experts && g->local;
+    if (!limit) {
+        bool is_first = !b->experts && g->local;
 
         *b = (struct block){ .chunk = b->chunk,
                              .experts = g->local * (is_rigid(x) ? g->peers : 1),
-                             .rows = is_rigid(x) ? g->chunk_rows : rows(x) };
-        if (differ) {
+                             .rows = is_rigid(x) ? g->chunk_rows : chunk_rows(x) };
+        if (is_uneven) {
             b->first = uneven_local(&x->uneven, g, b->chunk);
             b->rows = uneven_seen(&x->uneven, g, b->chunk)[g->local];
         }
-        return more;
+        return is_first;
     }
     b->at += b->experts * b->rows;
     b->row += b->rows;
@@ -94,11 +97,13 @@ static bool block_next(const struct exec *x, struct block *b)
     }
     if (b->expert >= g->local)
         return false;
-    all = expert_rows(x, b->chunk, b->expert);
-    left = all - b->row;
-    blocks = (left + most - 1) / most;
-    b->rows = blocks ? (left + blocks - 1) / blocks : 0;
-    b->experts = differ || !all || most / all < 1 ? 1 : (uint32_t)(most / all);
+    expert_total = expert_rows(x, b->chunk, b->expert);
+    rows_left = expert_total - b->row;
+    blocks = (rows_left + limit - 1) / limit;
+    b->rows = blocks ? (rows_left + blocks - 1) / blocks : 0;
+    b->experts = is_uneven || !expert_total || limit / expert_total < 1
+                     ? 1
+                     : (uint32_t)(limit / expert_total);
     if (b->experts > g->local - b->expert)
         b->experts = g->local - b->expert;
     return true;
@@ -134,9 +139,9 @@ void padded_layout(struct exec *x, struct arena *arena)
     uint64_t seen = geometry_seen_rows(&x->geometry);
     uint64_t elements = size_product(seen, x->geometry.hidden);
     bool train = s->pass == MOE_TRAIN;
-    uint32_t kept = train ? x->geometry.chunks : 1;
+    uint32_t kept_chunks = train ? x->geometry.chunks : 1;
     size_t width = dtype_bytes(x->compute_type);
-    uint64_t most = size_product(block_rows_limit(x), x->geometry.hidden);
+    uint64_t block_elements = size_product(block_rows_limit(x), x->geometry.hidden);
     struct padded *p = x->state;
 
     p->forward = new_trip(x);
@@ -146,12 +151,12 @@ void padded_layout(struct exec *x, struct arena *arena)
         trip_layout(&p->backward, x->topology, wire, false, arena);
     }
     /* Results of the experts that backward needs. */
-    p->pre = p->post = chunks_alloc(arena, elements, width, kept);
+    p->pre = p->post = chunks_alloc(arena, elements, width, kept_chunks);
     if (s->activation != MOE_RELU)
-        p->post = chunks_alloc(arena, elements, width, kept);
+        p->post = chunks_alloc(arena, elements, width, kept_chunks);
     if (s->activation == MOE_SWIGLU)
-        p->up = chunks_alloc(arena, elements, width, kept);
-    for (int i = 0; i < 2 && is_rigid(x); i++) {
+        p->up = chunks_alloc(arena, elements, width, kept_chunks);
+    for (enum bias i = 0; i < BIAS_COUNT && is_rigid(x); i++) {
         uint64_t n = size_product(x->geometry.local * x->geometry.peers, bias_stride(x, i));
 
         p->peers_bias[i] = arena_alloc(arena, n, width);
@@ -164,8 +169,8 @@ void padded_layout(struct exec *x, struct arena *arena)
         p->aligned[0] = arena_alloc(arena, elements, width);
         p->aligned[1] = arena_alloc(arena, size_product(seen, s->model_dim), width);
     }
-    if (most && most < elements)
-        elements = most;
+    if (block_elements && block_elements < elements)
+        elements = block_elements;
     p->grad_post = arena_alloc(arena, elements, width);
     if (s->activation == MOE_SWIGLU)
         p->grad_up = arena_alloc(arena, elements, width);
@@ -193,14 +198,14 @@ void padded_close(struct exec *x)
  * rows. */
 static int product_of_peers(const struct exec *x, struct gemm g)
 {
-    const struct geometry *at = &x->geometry;
+    const struct geometry *geometry = &x->geometry;
     size_t width = dtype_bytes(x->compute_type);
 
-    g.batch = at->peers;
-    g.m = at->chunk_rows;
-    g.stride_a = at->local * g.m * g.k;
-    g.stride_c = at->local * g.m * g.n;
-    for (uint32_t i = 0; i < at->local; i++) {
+    g.batch = geometry->peers;
+    g.m = geometry->chunk_rows;
+    g.stride_a = geometry->local * g.m * g.k;
+    g.stride_c = geometry->local * g.m * g.n;
+    for (uint32_t i = 0; i < geometry->local; i++) {
         TRY(launch_gemm(x->engine->compute, &g));
         g.a = (const char *)g.a + g.m * g.k * width;
         g.b = (const char *)g.b + g.k * g.n * width;
@@ -253,7 +258,7 @@ static int multiply_rows(const struct exec *x, const struct block *b, struct gem
         TRY(align_rows(x, g.n, g.b, padded_of(x)->aligned[1]));
         g.a = padded_of(x)->aligned[0];
         g.b = padded_of(x)->aligned[1];
-        g.k = rows(x);
+        g.k = chunk_rows(x);
         g.batch = x->geometry.local;
     } else {
         g.batch = b->experts;
@@ -303,8 +308,8 @@ static bool adds_to_gradients(const struct block *b)
 }
 
 /* Gradient of a hidden-major matrix: (rows, hidden) transposed, times (rows, D). */
-static int weight_grad(const struct exec *x, const struct block *b, const void *hidden,
-                       const void *outer, void *grad)
+static int compute_weight_grad(const struct exec *x, const struct block *b, const void *hidden,
+                               const void *outer, void *grad)
 {
     return multiply_rows(x, b,
                          (struct gemm){ .transpose_a = true,
@@ -319,22 +324,24 @@ static int weight_grad(const struct exec *x, const struct block *b, const void *
 
 /* ---- Biases */
 
-static const enum tensor biases[] = { TENSOR_B1, TENSOR_B2 };
+static const enum tensor biases[BIAS_COUNT] = { [BIAS_B1] = TENSOR_B1, [BIAS_B2] = TENSOR_B2 };
 
-/* The biases of the block's experts, b1 or b2 (i = 0 or 1), or their gradients. */
-static void *bias_of(const struct exec *x, const struct block *b, int i, const void *base)
+/* The biases of the block's experts, b1 or b2, or their gradients. */
+static void *bias_of(const struct exec *x, const struct block *b, enum bias i, const void *base)
 {
     return (char *)base + b->expert * bias_stride(x, i) * dtype_bytes(x->compute_type);
 }
 
-static const void *bias(const struct exec *x, const struct block *b, int i)
+static const void *forward_bias(const struct exec *x, const struct block *b, enum bias i)
 {
     return is_rigid(x) ? padded_of(x)->peers_bias[i]
                        : bias_of(x, b, i, x->weights.tensors[biases[i]].compute);
 }
 
-/* Computes the gradient of b1 or b2: the sum over all rows; without `any`, zero. */
-static int bias_grad(const struct exec *x, const struct block *b, int i, const void *from, bool any)
+/* Computes the gradient of b1 or b2: the sum over all rows; zero where this slice did not add the
+ * bias. */
+static int compute_bias_grad(const struct exec *x, const struct block *b, enum bias i,
+                             const void *from, bool was_added)
 {
     void *grad = x->weights.tensors[biases[i]].grad;
 
@@ -343,9 +350,9 @@ static int bias_grad(const struct exec *x, const struct block *b, int i, const v
         &(struct sum_rows){ .dtype = x->compute_type,
                             .keep = adds_to_gradients(b),
                             .batch = b->experts,
-                            .rows = any ? b->rows : 0,
-                            .width = i ? x->layer->shape.model_dim : x->geometry.hidden,
-                            .first = any ? b->first : NULL,
+                            .rows = was_added ? b->rows : 0,
+                            .width = i == BIAS_B2 ? x->layer->shape.model_dim : x->geometry.hidden,
+                            .first = was_added ? b->first : NULL,
                             .to_stride = bias_stride(x, i),
                             .from = from,
                             .to = is_rigid(x) ? padded_of(x)->peers_grad[i]
@@ -385,21 +392,22 @@ static int block_forward(const struct exec *x, const struct block *b, const void
                                                                 .rows = b->rows,
                                                                 .width = H,
                                                                 .first = b->first,
-                                                                .bias = bias(x, b, 0),
+                                                                .bias = forward_bias(x, b, BIAS_B1),
                                                                 .pre = pre,
                                                                 .up = up,
                                                                 .post = post }));
     TRY(multiply_from_hidden(x, b, post, w[TENSOR_W2].compute, false, out));
     if (x->geometry.slice != 0)
         return OK; /* the outputs of all slices are added up, so only one adds the bias */
-    return launch_add_bias(x->engine->compute, &(struct add_bias){ .dtype = x->compute_type,
-                                                                   .batch = b->experts,
-                                                                   .rows = b->rows,
-                                                                   .width = D,
-                                                                   .first = b->first,
-                                                                   .bias_stride = bias_stride(x, 1),
-                                                                   .bias = bias(x, b, 1),
-                                                                   .to = out });
+    return launch_add_bias(x->engine->compute,
+                           &(struct add_bias){ .dtype = x->compute_type,
+                                               .batch = b->experts,
+                                               .rows = b->rows,
+                                               .width = D,
+                                               .first = b->first,
+                                               .bias_stride = bias_stride(x, BIAS_B2),
+                                               .bias = forward_bias(x, b, BIAS_B2),
+                                               .to = out });
 }
 
 static int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
@@ -410,7 +418,7 @@ static int experts_forward(void *self, uint32_t chunk, const void *in, void *out
     struct block b = { .chunk = chunk };
 
     /* For `rigid`: each peer's rows need a copy of the biases. */
-    for (int i = 0; i < 2 && is_rigid(x) && chunk == 0; i++)
+    for (enum bias i = 0; i < BIAS_COUNT && is_rigid(x) && chunk == 0; i++)
         TRY(launch_move(x->engine->compute,
                         &(struct move){ .from_type = x->compute_type,
                                         .to_type = x->compute_type,
@@ -437,8 +445,9 @@ static int block_backward(const struct exec *x, const struct block *b, const voi
     in = rows_of(x, b, in, D);
     out = rows_of(x, b, out, D);
     /* Other slices than the first did not add b2, so their gradient of b2 is zero. */
-    TRY(bias_grad(x, b, 1, in, x->geometry.slice == 0));
-    TRY(weight_grad(x, b, rows_of(x, b, chunk_at(p->post, b->chunk), H), in, w[TENSOR_W2].grad));
+    TRY(compute_bias_grad(x, b, BIAS_B2, in, x->geometry.slice == 0));
+    TRY(compute_weight_grad(x, b, rows_of(x, b, chunk_at(p->post, b->chunk), H), in,
+                            w[TENSOR_W2].grad));
     TRY(multiply_to_hidden(x, b, in, w[TENSOR_W2].compute, p->grad_post));
     TRY(launch_activate_backward(x->engine->compute,
                                  &(struct activate_backward){ .dtype = x->compute_type,
@@ -451,12 +460,12 @@ static int block_backward(const struct exec *x, const struct block *b, const voi
                                                               .grad_post = p->grad_post,
                                                               .grad_pre = p->grad_post,
                                                               .grad_up = p->grad_up }));
-    TRY(bias_grad(x, b, 0, p->grad_post, true));
-    TRY(weight_grad(x, b, p->grad_post, rows_in, w[TENSOR_W1].grad));
+    TRY(compute_bias_grad(x, b, BIAS_B1, p->grad_post, true));
+    TRY(compute_weight_grad(x, b, p->grad_post, rows_in, w[TENSOR_W1].grad));
     TRY(multiply_from_hidden(x, b, p->grad_post, w[TENSOR_W1].compute, false, out));
     if (!up)
         return OK;
-    TRY(weight_grad(x, b, p->grad_up, rows_in, w[TENSOR_W3].grad));
+    TRY(compute_weight_grad(x, b, p->grad_up, rows_in, w[TENSOR_W3].grad));
     return multiply_from_hidden(x, b, p->grad_up, w[TENSOR_W3].compute, true, out);
 }
 
@@ -503,17 +512,17 @@ int padded_trip_back(struct exec *x, bool with_router)
 
 /* ---- The way `padded` itself */
 
-static struct routing routing(const struct exec *x)
+static struct routing padded_routing(const struct exec *x)
 {
-    bool differ = uneven_applies(&x->uneven);
-    struct routing r = router_routing(&x->router, x->geometry.capacity,
-                                      differ ? x->uneven.total : x->geometry.rows);
+    bool is_uneven = uneven_applies(&x->uneven);
+    struct routing routing = router_routing(&x->router, x->geometry.capacity,
+                                            is_uneven ? x->uneven.total : x->geometry.rows);
 
-    if (differ) {
-        r.first = x->uneven.first;
-        r.capacities = x->uneven.capacities;
+    if (is_uneven) {
+        routing.first = x->uneven.first;
+        routing.capacities = x->uneven.capacities;
     }
-    return r;
+    return routing;
 }
 
 static int forward(struct exec *x, const void *tokens, void *y)
@@ -521,20 +530,20 @@ static int forward(struct exec *x, const void *tokens, void *y)
     const struct padded *p = x->state;
     uint32_t dtype = x->layer->shape.dtype;
     struct encode encode = {
-        .routing = routing(x), .dtype = dtype, .from = tokens, .to = p->forward.home
+        .routing = padded_routing(x), .dtype = dtype, .from = tokens, .to = p->forward.home
     };
 
     TRY(launch_encode(x->engine->compute, &encode));
     TRY(padded_trip(x, tokens));
     if (x->layer->shape.combine == MOE_COMBINE_CHOICES) { /* unweighted */
-        struct encode_backward choices = { .routing = router_choices(&x->router, routing(x)),
+        struct encode_backward choices = { .routing = router_choices(&x->router, padded_routing(x)),
                                            .dtype = dtype,
                                            .from = p->forward.back,
                                            .to = y };
 
         return launch_encode_backward(x->engine->compute, &choices);
     }
-    return launch_decode(x->engine->compute, &(struct decode){ .routing = routing(x),
+    return launch_decode(x->engine->compute, &(struct decode){ .routing = padded_routing(x),
                                                                .dtype = dtype,
                                                                .gate = x->router.gate,
                                                                .from = p->forward.back,
@@ -544,14 +553,14 @@ static int forward(struct exec *x, const void *tokens, void *y)
 static int backward(struct exec *x, const void *grad_y, void *grad_x)
 {
     const struct padded *p = x->state;
-    struct decode_backward decode = { .routing = router_choices(&x->router, routing(x)),
+    struct decode_backward decode = { .routing = router_choices(&x->router, padded_routing(x)),
                                       .dtype = x->layer->shape.dtype,
                                       .gate = x->router.gate,
                                       .grad = grad_y,
                                       .result = p->forward.back,
                                       .to = p->backward.home,
                                       .grad_gate = x->router.grad_gate };
-    struct encode_backward encode = { .routing = routing(x),
+    struct encode_backward encode = { .routing = padded_routing(x),
                                       .dtype = x->layer->shape.dtype,
                                       .from = p->backward.back,
                                       .add = x->router.grad_x,

@@ -78,7 +78,7 @@ uint64_t parts_sum(const uint32_t *of_ranks, uint32_t ranks, uint32_t i, uint32_
 
 /* ---- exchanges */
 
-static uint32_t units(const struct parts_exchange *x, uint32_t rank)
+static uint32_t units_of_rank(const struct parts_exchange *x, uint32_t rank)
 {
     return part_piece(x->of_ranks[rank], x->piece, x->pieces);
 }
@@ -88,40 +88,44 @@ uint64_t parts_before(const struct parts_exchange *x)
     uint64_t before = 0;
 
     for (uint32_t q = 0; q < x->self; q++)
-        before += units(x, q);
+        before += units_of_rank(x, q);
     return before;
 }
 
+enum direction { GATHER, SCATTER };
+
 /* Begins with this rank and its right neighbour, because in one common order all ranks would begin
  * with rank 0. */
-static int add_transfers(const struct parts_exchange *x, bool gather, struct batch *batch)
+static int add_transfers(const struct parts_exchange *x, enum direction direction,
+                         struct batch *batch)
 {
-    uint64_t first = parts_before(x), before = first;
-    size_t mine = units(x, x->self) * x->unit;
+    uint64_t own_begin = parts_before(x), before = own_begin;
+    size_t own_bytes = units_of_rank(x, x->self) * x->unit;
     bool in_place = !x->own;
 
     for (uint32_t n = 0; n < x->ranks; n++) {
         uint32_t q = (x->self + n) % x->ranks;
-        char *own = in_place ? x->whole + first * x->unit : x->own + q * x->own_step, *theirs;
-        size_t other = units(x, q) * x->unit;
+        char *own = in_place ? x->whole + own_begin * x->unit : x->own + q * x->own_step, *theirs;
+        size_t their_bytes = units_of_rank(x, q) * x->unit;
 
         before = q ? before : 0;
         theirs = x->whole + before * x->unit;
         if (q != x->self || !in_place)
             TRY(batch_add_transfer(
-                batch, gather ? &(struct transfer){ (int)q, own, theirs, mine, other }
-                              : &(struct transfer){ (int)q, theirs, own, other, mine }));
-        before += units(x, q);
+                batch, direction == GATHER
+                           ? &(struct transfer){ (int)q, own, theirs, own_bytes, their_bytes }
+                           : &(struct transfer){ (int)q, theirs, own, their_bytes, own_bytes }));
+        before += units_of_rank(x, q);
     }
     return OK;
 }
 
 int parts_gather(const struct parts_exchange *x, struct batch *batch)
 {
-    return add_transfers(x, true, batch);
+    return add_transfers(x, GATHER, batch);
 }
 
 int parts_scatter(const struct parts_exchange *x, struct batch *batch)
 {
-    return add_transfers(x, false, batch);
+    return add_transfers(x, SCATTER, batch);
 }

@@ -52,15 +52,16 @@ double plain_act(uint32_t kind, double x)
 
 double plain_act_slope(uint32_t kind, double x)
 {
-    double s, t, u;
+    double sigmoid, tangent, scale;
 
     switch (kind) {
     case MOE_RELU: return x > 0 ? 1 : 0;
     case MOE_GELU:
-        u = sqrt(2 / M_PI);
-        t = tanh(u * (x + 0.044715 * x * x * x));
-        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * u * (1 + 3 * 0.044715 * x * x);
-    default: s = 1 / (1 + exp(-x)); return s * (1 + x * (1 - s));
+        scale = sqrt(2 / M_PI);
+        tangent = tanh(scale * (x + 0.044715 * x * x * x));
+        return 0.5 * (1 + tangent) +
+               0.5 * x * (1 - tangent * tangent) * scale * (1 + 3 * 0.044715 * x * x);
+    default: sigmoid = 1 / (1 + exp(-x)); return sigmoid * (1 + x * (1 - sigmoid));
     }
 }
 
@@ -159,16 +160,16 @@ static void cosine_back(struct plain *p, const double *grad, const double *size)
     memset(p->row_grad, 0, p->rows * sizeof(*p->row_grad));
     memset(p->row_size, 0, p->rows * sizeof(*p->row_size));
     for (uint32_t e = 0; e < p->E; e++) {
-        size_t at = (size_t)e * p->rows;
+        size_t row = (size_t)e * p->rows;
         double cosine = p->logits[e] / c->factor, scale = c->factor / c->expert_length[e];
 
         for (uint32_t i = 0; i < p->rows; i++) {
-            double token = c->token[i], part = c->experts[at + i] * cosine;
+            double token = c->token[i], part = c->experts[row + i] * cosine;
 
-            c->grad_experts[at + i] += scale * grad[e] * (token - part);
-            c->grad_experts_size[at + i] += scale * size[e] * (fabs(token) + fabs(part));
-            p->row_grad[i] += c->factor * grad[e] * c->experts[at + i];
-            p->row_size[i] += c->factor * size[e] * fabs(c->experts[at + i]);
+            c->grad_experts[row + i] += scale * grad[e] * (token - part);
+            c->grad_experts_size[row + i] += scale * size[e] * (fabs(token) + fabs(part));
+            p->row_grad[i] += c->factor * grad[e] * c->experts[row + i];
+            p->row_size[i] += c->factor * size[e] * fabs(c->experts[row + i]);
         }
         c->grad_scale += c->trained ? grad[e] * p->logits[e] : 0;
         c->grad_scale_size += c->trained ? size[e] * fabs(p->logits[e]) : 0;
@@ -208,8 +209,8 @@ static uint32_t best_left(const struct plain *p, uint32_t first, uint32_t n, con
 
 /* True where no choice misses a better expert of this group; else *better is better than *choice.
  */
-static bool best_of_group(const struct plain *p, uint32_t group, const int32_t *expert,
-                          uint32_t *choice, uint32_t *better)
+static bool has_best_of_group(const struct plain *p, uint32_t group, const int32_t *expert,
+                              uint32_t *choice, uint32_t *better)
 {
     for (uint32_t j = 0; j < p->k; j++) {
         uint32_t left = best_left(p, group * p->each, p->each, expert, j);
@@ -233,21 +234,22 @@ static double group_score(const struct plain *p, uint32_t group)
     return p->score[best] + p->score[best_left(p, first, p->each, &taken, 1)];
 }
 
-static int wrong_groups(int rank, uint64_t t, const char *what)
+static int wrong_groups(int rank, uint64_t token, const char *what)
 {
-    return fail(ERR_WRONG, "rank %d token %llu: %s", rank, (unsigned long long)t, what);
+    return fail(ERR_WRONG, "rank %d token %llu: %s", rank, (unsigned long long)token, what);
 }
 
 /* Checks that rounding explains the choice of groups.  There must be L groups with all groups that
  * are surely among the best, all groups with choices, no group that surely is not among the best,
  * and no better expert left out in any of them. */
-static int check_groups(const struct plain *p, int rank, uint64_t t, const int32_t *expert)
+static int check_groups(const struct plain *p, int rank, uint64_t token, const int32_t *expert)
 {
     const struct moe_shape *s = &p->data->shape;
     uint32_t taken = 0, possible = 0, choice, better;
 
     for (uint32_t g = 0; g < s->groups; g++) {
-        bool holds = false, surely, never, quiet = best_of_group(p, g, expert, &choice, &better);
+        bool has_choice = false, must_be_chosen, cannot_be_chosen,
+             has_best = has_best_of_group(p, g, expert, &choice, &better);
         double score = group_score(p, g);
         uint32_t above = 0, below = 0; /* groups that differ by more than rounding explains */
 
@@ -255,59 +257,60 @@ static int check_groups(const struct plain *p, int rank, uint64_t t, const int32
             above += group_score(p, other) > score + 2 * p->slack;
             below += group_score(p, other) < score - 2 * p->slack;
         }
-        surely = s->groups - 1 - below < s->group_limit;
-        never = above >= s->group_limit;
+        must_be_chosen = s->groups - 1 - below < s->group_limit;
+        cannot_be_chosen = above >= s->group_limit;
         for (uint32_t j = 0; j < p->k; j++)
-            holds |= (uint32_t)expert[j] / p->each == g;
-        if (holds && never)
-            return wrong_groups(rank, t,
+            has_choice |= (uint32_t)expert[j] / p->each == g;
+        if (has_choice && cannot_be_chosen)
+            return wrong_groups(rank, token,
                                 "it chose an expert of a group that is not among the best");
-        if (!quiet && (holds || surely))
+        if (!has_best && (has_choice || must_be_chosen))
             return fail(ERR_WRONG, "rank %d token %llu choice %u: expert %u is better than %d",
-                        rank, (unsigned long long)t, choice, better, expert[choice]);
-        taken += holds || surely;
-        possible += quiet && !never;
+                        rank, (unsigned long long)token, choice, better, expert[choice]);
+        taken += has_choice || must_be_chosen;
+        possible += has_best && !cannot_be_chosen;
     }
     if (taken > s->group_limit)
-        return wrong_groups(rank, t, "it chose experts of too many groups");
+        return wrong_groups(rank, token, "it chose experts of too many groups");
     return possible >= s->group_limit
                ? OK
-               : wrong_groups(rank, t, "it left out better experts of a good group");
+               : wrong_groups(rank, token, "it left out better experts of a good group");
 }
 
 /* Checks a choice of the bilevel router among n columns from `first` on. */
-static int check_level(const struct plain *p, int rank, uint64_t t, uint32_t first, uint32_t n,
+static int check_level(const struct plain *p, int rank, uint64_t token, uint32_t first, uint32_t n,
                        uint32_t chosen)
 {
     for (uint32_t c = first; c < first + n; c++)
         if (p->logits[c] > p->logits[first + chosen] + p->slack)
             return fail(ERR_WRONG, "rank %d token %llu: column %u is better than %u", rank,
-                        (unsigned long long)t, c, first + chosen);
+                        (unsigned long long)token, c, first + chosen);
     return OK;
 }
 
-static int check_choices(const struct plain *p, int rank, uint64_t t, const int32_t *expert)
+static int check_choices(const struct plain *p, int rank, uint64_t token, const int32_t *expert)
 {
     for (uint32_t j = 0; j < p->k; j++)
         if (expert[j] < 0 || (uint32_t)expert[j] >= p->E)
             return fail(ERR_WRONG, "rank %d token %llu: there is no expert %d", rank,
-                        (unsigned long long)t, expert[j]);
+                        (unsigned long long)token, expert[j]);
     for (uint32_t j = 0; j < p->k; j++)
         if (is_among(expert, j, (uint32_t)expert[j]))
             return fail(ERR_WRONG, "rank %d token %llu: it chose expert %d twice", rank,
-                        (unsigned long long)t, expert[j]);
+                        (unsigned long long)token, expert[j]);
     if (p->router == MOE_ROUTER_BILEVEL) {
-        TRY(check_level(p, rank, t, 0, p->first_columns, (uint32_t)expert[0] / p->each));
-        return check_level(p, rank, t, p->first_columns, p->each, (uint32_t)expert[0] % p->each);
+        TRY(check_level(p, rank, token, 0, p->first_columns, (uint32_t)expert[0] / p->each));
+        return check_level(p, rank, token, p->first_columns, p->each,
+                           (uint32_t)expert[0] % p->each);
     }
     if (p->data->shape.groups)
-        return check_groups(p, rank, t, expert);
+        return check_groups(p, rank, token, expert);
     for (uint32_t j = 0; j < p->k; j++) {
         uint32_t left = best_left(p, 0, p->E, expert, j);
 
         if (p->score[left] > p->score[expert[j]] + p->slack)
             return fail(ERR_WRONG, "rank %d token %llu choice %u: expert %u is better than %d",
-                        rank, (unsigned long long)t, j, left, expert[j]);
+                        rank, (unsigned long long)token, j, left, expert[j]);
     }
     return OK;
 }
@@ -316,12 +319,12 @@ static int check_choices(const struct plain *p, int rank, uint64_t t, const int3
 
 static void softmax(const double *logits, uint32_t n, double *probability)
 {
-    double most = -INFINITY, sum = 0;
+    double largest = -INFINITY, sum = 0;
 
     for (uint32_t e = 0; e < n; e++)
-        most = fmax(most, logits[e]);
+        largest = fmax(largest, logits[e]);
     for (uint32_t e = 0; e < n; e++) {
-        probability[e] = exp(logits[e] - most);
+        probability[e] = exp(logits[e] - largest);
         sum += probability[e];
     }
     for (uint32_t e = 0; e < n; e++)
@@ -336,7 +339,8 @@ static double weight_of(const struct plain *p, uint32_t expert)
     return p->probability[expert];
 }
 
-int plain_route(struct plain *p, int rank, uint64_t t, const int32_t *expert, const int32_t *live)
+int plain_route(struct plain *p, int rank, uint64_t token, const int32_t *expert,
+                const int32_t *live)
 {
     double chosen = ROUTE_LEAST;
 
@@ -354,7 +358,7 @@ int plain_route(struct plain *p, int rank, uint64_t t, const int32_t *expert, co
         p->probability[e] = 1 / (1 + exp(-p->logits[e]));
         p->score[e] = p->probability[e] + (double)data_bias(p->data, e);
     }
-    TRY(check_choices(p, rank, t, live));
+    TRY(check_choices(p, rank, token, live));
     p->changed = false;
     for (uint32_t j = 0; j < p->k; j++) {
         p->changed |= !is_among(live, p->k, (uint32_t)expert[j]);
@@ -394,14 +398,14 @@ static uint32_t column_of(const struct plain *p, uint32_t expert, bool second)
 
 void plain_count(struct plain *p, const int32_t *expert, uint64_t tokens)
 {
-    double each = 1 / ((double)tokens * p->k);
+    double share_of_choice = 1 / ((double)tokens * p->k);
 
     memset(p->share, 0, p->columns * sizeof(*p->share));
     p->tokens = tokens;
     for (uint64_t i = 0; i < tokens * p->k; i++) {
-        p->share[column_of(p, (uint32_t)expert[i], false)] += each;
+        p->share[column_of(p, (uint32_t)expert[i], false)] += share_of_choice;
         if (p->router == MOE_ROUTER_BILEVEL)
-            p->share[column_of(p, (uint32_t)expert[i], true)] += each;
+            p->share[column_of(p, (uint32_t)expert[i], true)] += share_of_choice;
     }
 }
 
@@ -451,12 +455,13 @@ static double balance_grad(const struct plain *p, uint32_t column)
 
 static double logit_grad(const struct plain *p, uint32_t column, const double *gate_grad)
 {
-    bool whole = p->k == 1 && p->router != MOE_ROUTER_SIGMOID, second = column >= p->first_columns;
+    bool over_all_columns = p->k == 1 && p->router != MOE_ROUTER_SIGMOID,
+         second = column >= p->first_columns;
     double mean = 0, grad;
 
     for (uint32_t j = 0; j < p->k; j++)
         mean += p->choices[j].gate * gate_grad[j];
-    grad = whole ? -p->probability[column] * mean : 0;
+    grad = over_all_columns ? -p->probability[column] * mean : 0;
     for (uint32_t j = 0; j < p->k; j++) {
         const struct token_choice *c = &p->choices[j];
 
@@ -545,17 +550,17 @@ void plain_close(struct plain *p)
     *p = (struct plain){ .E = 0 };
 }
 
-void plain_load(struct plain *p, int rank, uint64_t t)
+void plain_load(struct plain *p, int rank, uint64_t token)
 {
     uint32_t rows = shape_result_rows(&p->data->shape);
 
     for (uint32_t i = 0; i < p->D; i++)
-        p->x[i] = (double)data_token(p->data, rank, t, i);
+        p->x[i] = (double)data_token(p->data, rank, token, i);
     for (uint32_t j = 0; j < rows; j++)
         for (uint32_t i = 0; i < p->D; i++)
-            p->grad[(size_t)j * p->D + i] = (double)data_grad(p->data, rank, t * rows + j, i);
+            p->grad[(size_t)j * p->D + i] = (double)data_grad(p->data, rank, token * rows + j, i);
     for (uint32_t j = 0; j < p->k; j++)
-        p->loss[j] = (double)data_loss(p->data, rank, t * p->k + j);
+        p->loss[j] = (double)data_loss(p->data, rank, token * p->k + j);
 }
 
 const double *plain_grad_row(const struct plain *p, uint32_t j)

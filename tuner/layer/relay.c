@@ -50,7 +50,7 @@ static void layout(struct exec *x, struct arena *arena)
     const struct moe_shape *s = &x->layer->shape;
     const struct capacities capacities = uneven_capacities(&x->uneven, &x->geometry);
     uint32_t tokens_most = 0;
-    uint64_t all, choices, labels;
+    uint64_t all_rows, choices, labels;
     struct relay *r = x->state;
 
     padded_layout(x, arena);
@@ -66,13 +66,13 @@ static void layout(struct exec *x, struct arena *arena)
     labels = size_product(r->rows * s->top_k, sizeof(struct sent_choice));
     r->pitch = r->rows + (labels + row_bytes(x) - 1) / row_bytes(x);
     r->pitch += r->pitch % 2;
-    all = size_product(r->pitch, shape_nodes(s));
-    choices = size_product(all, s->top_k);
+    all_rows = size_product(r->pitch, shape_nodes(s));
+    choices = size_product(all_rows, s->top_k);
     layout_listed(x, arena);
-    r->home = arena_alloc(arena, all, row_bytes(x));
-    r->away = arena_alloc(arena, all, row_bytes(x));
-    r->done = arena_alloc(arena, all, row_bytes(x));
-    r->back = arena_alloc(arena, all, row_bytes(x));
+    r->home = arena_alloc(arena, all_rows, row_bytes(x));
+    r->away = arena_alloc(arena, all_rows, row_bytes(x));
+    r->done = arena_alloc(arena, all_rows, row_bytes(x));
+    r->back = arena_alloc(arena, all_rows, row_bytes(x));
     r->expert = arena_alloc(arena, choices, sizeof(*r->expert));
     r->slot = arena_alloc(arena, choices, sizeof(*r->slot));
     r->gate = arena_alloc(arena, choices, sizeof(*r->gate));
@@ -95,10 +95,10 @@ static int add_hop(struct exec *x, struct batch *batch, char *send, char *recv, 
     batch->ctas = x->plan.ctas;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t node = (rank / m + i) % n;
-        size_t at = node * pitch_bytes(x);
+        size_t offset = node * pitch_bytes(x);
 
-        TRY(batch_add_transfer(batch, &(struct transfer){ (int)(node * m + rank % m), send + at,
-                                                          recv + at, bytes, bytes }));
+        TRY(batch_add_transfer(batch, &(struct transfer){ (int)(node * m + rank % m), send + offset,
+                                                          recv + offset, bytes, bytes }));
     }
     return wire_reserve(x->engine->wire, batch);
 }
@@ -135,7 +135,8 @@ static void close_hops(struct exec *x)
 }
 
 /* Enqueues a hop after the compute stream's work, and makes the compute stream wait for it. */
-static int hop(struct exec *x, struct event *ready, const struct batch *batch, struct event *done)
+static int enqueue_hop(struct exec *x, struct event *ready, const struct batch *batch,
+                       struct event *done)
 {
     TRY(event_record(ready, x->engine->compute));
     TRY(event_wait(ready, x->engine->comm));
@@ -166,7 +167,7 @@ static struct node_rows node_rows(const struct exec *x)
 }
 
 /* The routing from tokens to nodes: a node is like an expert that gets all rows for the node. */
-static struct routing to_nodes(const struct exec *x)
+static struct routing routing_to_nodes(const struct exec *x)
 {
     const struct listed_choices c = choices_of(x);
     const struct relay *r = x->state;
@@ -184,7 +185,7 @@ static struct routing to_nodes(const struct exec *x)
 
 /* The routing from relayed rows to experts: a relayed row is like a token.  Rows between those of
  * two nodes (labels) are like tokens without choices. */
-static struct routing to_experts(const struct exec *x)
+static struct routing routing_to_experts(const struct exec *x)
 {
     const struct moe_shape *s = &x->layer->shape;
     const struct geometry *g = &x->geometry;
@@ -226,7 +227,7 @@ static int fill_home(struct exec *x, const void *from)
 {
     const struct relay *r = x->state;
     struct encode encode = {
-        .routing = to_nodes(x), .dtype = x->layer->shape.dtype, .from = from, .to = r->home
+        .routing = routing_to_nodes(x), .dtype = x->layer->shape.dtype, .from = from, .to = r->home
     };
     struct label_rows label = { .choices = choices_of(x),
                                 .at = node_rows(x),
@@ -241,7 +242,7 @@ static int fill_home(struct exec *x, const void *from)
 /* Writes to = the sum of a token's rows from all nodes, plus `add`. */
 static int sum_nodes(struct exec *x, const float *add, void *to)
 {
-    struct encode_backward sum = { .routing = to_nodes(x),
+    struct encode_backward sum = { .routing = routing_to_nodes(x),
                                    .dtype = x->layer->shape.dtype,
                                    .from = relay_of(x)->back,
                                    .add = add,
@@ -255,35 +256,35 @@ static int sum_nodes(struct exec *x, const float *add, void *to)
 static int forward(struct exec *x, const void *tokens, void *y)
 {
     const struct relay *r = x->state;
-    const struct routing to = to_experts(x);
+    const struct routing routing = routing_to_experts(x);
     uint32_t dtype = x->layer->shape.dtype;
-    struct recount labels = { .tokens = to.tokens,
-                              .experts = to.experts,
-                              .top_k = to.top_k,
+    struct recount labels = { .tokens = routing.tokens,
+                              .experts = routing.experts,
+                              .top_k = routing.top_k,
                               .from = (const void *)behind_rows(x, r->away),
                               .groups = { r->pitch, r->rows, pitch_bytes(x) },
                               .expert = r->expert,
                               .gate = r->gate,
                               .slot = r->slot,
                               .needed = r->needed,
-                              .capacity = to.capacity,
-                              .capacities = to.capacities };
+                              .capacity = routing.capacity,
+                              .capacities = routing.capacities };
 
     TRY(list_nodes(x));
     TRY(fill_home(x, tokens));
-    TRY(hop(x, r->packed, &r->send_labelled, r->arrived));
+    TRY(enqueue_hop(x, r->packed, &r->send_labelled, r->arrived));
     TRY(launch_recount(x->engine->compute, &labels));
-    TRY(launch_encode(x->engine->compute, &(struct encode){ .routing = to,
+    TRY(launch_encode(x->engine->compute, &(struct encode){ .routing = routing,
                                                             .dtype = dtype,
                                                             .from = r->away,
                                                             .to = r->padded.forward.home }));
     TRY(padded_trip(x, tokens));
-    TRY(launch_decode(x->engine->compute, &(struct decode){ .routing = to,
+    TRY(launch_decode(x->engine->compute, &(struct decode){ .routing = routing,
                                                             .dtype = dtype,
                                                             .gate = r->gate,
                                                             .from = r->padded.forward.back,
                                                             .to = r->done }));
-    TRY(hop(x, r->merged, &r->return_rows, r->returned));
+    TRY(enqueue_hop(x, r->merged, &r->return_rows, r->returned));
     return sum_nodes(x, NULL, y);
 }
 
@@ -291,14 +292,14 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
 {
     const struct relay *r = x->state;
     uint64_t k = x->layer->shape.top_k;
-    struct decode_backward decode = { .routing = to_experts(x),
+    struct decode_backward decode = { .routing = routing_to_experts(x),
                                       .dtype = x->layer->shape.dtype,
                                       .gate = r->gate,
                                       .grad = r->away,
                                       .result = r->padded.forward.back,
                                       .to = r->padded.backward.home,
                                       .grad_gate = r->grad_gate };
-    struct encode_backward encode = { .routing = to_experts(x),
+    struct encode_backward encode = { .routing = routing_to_experts(x),
                                       .dtype = x->layer->shape.dtype,
                                       .from = r->padded.backward.back,
                                       .to = r->done };
@@ -319,12 +320,12 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
     /* fill_home() writes the labels again, since the rows between those of nodes are cleared; a
      * step of only exchanges sends them. */
     TRY(fill_home(x, grad_y));
-    TRY(hop(x, r->packed, &r->send_rows, r->arrived));
+    TRY(enqueue_hop(x, r->packed, &r->send_rows, r->arrived));
     TRY(launch_decode_backward(x->engine->compute, &decode));
     TRY(padded_trip_back(x, false)); /* the gates' gradients come with the last hop */
     TRY(launch_encode_backward(x->engine->compute, &encode));
     TRY(launch_move(x->engine->compute, &label));
-    TRY(hop(x, r->merged, &r->return_grads, r->returned));
+    TRY(enqueue_hop(x, r->merged, &r->return_grads, r->returned));
     TRY(launch_collect_gates(x->engine->compute, &collect));
     TRY(router_backward(&x->router, x->engine, false));
     return sum_nodes(x, x->router.grad_x, grad_x);

@@ -27,14 +27,15 @@ static uint64_t bucket_of(const struct replayed *r, uint32_t step)
 struct replay_steps replay_at(const struct replayed *r, uint64_t capacity)
 {
     struct replay_steps steps = { 0, 0 };
-    uint64_t bucket = capacity / r->window, least = UINT64_MAX;
+    uint64_t bucket = capacity / r->window, least_distance = UINT64_MAX;
 
     /* Find the first step of the nearest bucket. */
     for (uint32_t i = 0; i < r->count; i++) {
-        uint64_t is = bucket_of(r, i), far = is > bucket ? is - bucket : bucket - is;
+        uint64_t step_bucket = bucket_of(r, i),
+                 distance = step_bucket > bucket ? step_bucket - bucket : bucket - step_bucket;
 
-        if (far < least) {
-            least = far;
+        if (distance < least_distance) {
+            least_distance = distance;
             steps.first = i;
         }
     }
@@ -62,14 +63,14 @@ uint64_t replay_count(const struct replayed *r, uint32_t step, uint32_t expert)
 }
 
 /* The largest sum over the mean, for groups of `each` consecutive experts. */
-static double skew_of(const struct replayed *r, uint32_t step, uint32_t each)
+static double skew_of(const struct replayed *r, uint32_t step, uint32_t group)
 {
     const uint64_t *ends = ends_of(r, step);
-    uint64_t most = 0;
+    uint64_t largest = 0;
 
-    for (uint32_t e = 0; e + each <= r->experts; e += each)
-        most = ends[e + each] - ends[e] > most ? ends[e + each] - ends[e] : most;
-    return (double)most * r->experts / each / (double)ends[r->experts];
+    for (uint32_t e = 0; e + group <= r->experts; e += group)
+        largest = ends[e + group] - ends[e] > largest ? ends[e + group] - ends[e] : largest;
+    return (double)largest * r->experts / group / (double)ends[r->experts];
 }
 
 double replay_skew(const struct replayed *r, uint32_t step)
@@ -96,21 +97,21 @@ double replay_rank_skew(const struct replayed *r, uint32_t step)
 uint64_t replay_kept(const struct replayed *r, struct replay_steps steps, uint64_t capacity,
                      uint32_t experts)
 {
-    uint64_t sum = 0, of = (uint64_t)steps.count * r->ranks;
+    uint64_t sum = 0, rank_steps = (uint64_t)steps.count * r->ranks;
 
     for (uint32_t i = steps.first; i < steps.first + steps.count; i++) {
         uint64_t kept = 0, most = 0;
 
         for (uint32_t e = 0; e < r->experts; e++) {
-            uint64_t n = replay_count(r, i, e);
+            uint64_t count = replay_count(r, i, e);
 
             kept = e % experts ? kept : 0;
-            kept += n / r->ranks < capacity ? n : r->ranks * capacity;
+            kept += count / r->ranks < capacity ? count : r->ranks * capacity;
             most = kept > most ? kept : most;
         }
         sum += most;
     }
-    return (sum + of / 2) / of;
+    return (sum + rank_steps / 2) / rank_steps;
 }
 
 /* ---- memory and text */
@@ -145,48 +146,48 @@ void replay_close(struct replayed *r)
 
 size_t replay_text(const struct replayed *r, char *text, size_t size)
 {
-    FILE *to = fmemopen(text, size, "w");
+    FILE *file = fmemopen(text, size, "w");
     long used;
 
-    if (!to)
+    if (!file)
         return size;
-    fprintf(to, "replay %" PRIu32 ":", r->window);
+    fprintf(file, "replay %" PRIu32 ":", r->window);
     for (uint32_t i = 0; i < r->count; i++) {
-        fprintf(to, "%s %" PRIu64, i ? "," : "", r->capacity[i]);
+        fprintf(file, "%s %" PRIu64, i ? "," : "", r->capacity[i]);
         for (uint32_t e = 0; e < r->experts; e++)
-            fprintf(to, " %" PRIu64, replay_count(r, i, e));
+            fprintf(file, " %" PRIu64, replay_count(r, i, e));
     }
-    used = fflush(to) ? -1 : ftell(to);
-    fclose(to);
+    used = fflush(file) ? -1 : ftell(file);
+    fclose(file);
     return used < 0 || (size_t)used >= size ? size : (size_t)used;
 }
 
 /* Reads a space and a number. */
-static bool read_number(const char **at, uint64_t *out)
+static bool read_number(const char **rest, uint64_t *out)
 {
     char *end;
 
-    if (**at != ' ' || (*at)[1] < '0' || (*at)[1] > '9')
+    if (**rest != ' ' || (*rest)[1] < '0' || (*rest)[1] > '9')
         return false;
-    *out = strtoull(*at, &end, 10);
-    *at = end;
+    *out = strtoull(*rest, &end, 10);
+    *rest = end;
     return *out <= UINT32_MAX * (uint64_t)UINT32_MAX;
 }
 
-static bool read_step(const struct moe_shape *shape, const char **at, struct replayed *r,
+static bool read_step(const struct moe_shape *shape, const char **rest, struct replayed *r,
                       uint32_t i)
 {
-    uint64_t *ends = r->ends + (size_t)i * (r->experts + 1), n;
-    uint64_t most = (uint64_t)shape->ranks * shape->tokens;
+    uint64_t *ends = r->ends + (size_t)i * (r->experts + 1), count;
+    uint64_t choices_most = (uint64_t)shape->ranks * shape->tokens;
 
-    if (!read_number(at, &r->capacity[i]) || (i && r->capacity[i] < r->capacity[i - 1]))
+    if (!read_number(rest, &r->capacity[i]) || (i && r->capacity[i] < r->capacity[i - 1]))
         return false;
     for (uint32_t e = 0; e < r->experts; e++) {
-        if (!read_number(at, &n) || n > most)
+        if (!read_number(rest, &count) || count > choices_most)
             return false;
-        ends[e + 1] = ends[e] + n;
+        ends[e + 1] = ends[e] + count;
     }
-    return ends[r->experts] == most * shape->top_k && most;
+    return ends[r->experts] == choices_most * shape->top_k && choices_most;
 }
 
 int replay_read(const struct moe_shape *shape, const char *text, struct replayed **out)
@@ -195,7 +196,7 @@ int replay_read(const struct moe_shape *shape, const char *text, struct replayed
     uint32_t count = 1;
     struct replayed *r;
     uint64_t window;
-    bool right;
+    bool is_legal;
 
     for (const char *c = text; *c; c++)
         count += *c == ',';
@@ -205,10 +206,10 @@ int replay_read(const struct moe_shape *shape, const char *text, struct replayed
     if (!read_number(&text, &window) || window < 1 || window > UINT32_MAX || *text++ != ':')
         return UNSUPPORTED;
     TRY(replay_open(shape, (uint32_t)window, count, &r));
-    right = read_step(shape, &text, r, 0);
-    for (uint32_t i = 1; i < count && right; i++)
-        right = *text++ == ',' && read_step(shape, &text, r, i);
-    if (!right || *text) {
+    is_legal = read_step(shape, &text, r, 0);
+    for (uint32_t i = 1; i < count && is_legal; i++)
+        is_legal = *text++ == ',' && read_step(shape, &text, r, i);
+    if (!is_legal || *text) {
         replay_close(r);
         return UNSUPPORTED;
     }

@@ -36,7 +36,7 @@ static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
     const struct moe_shape *s = &rig->data.shape;
     uint64_t elements = (uint64_t)rig->layer->tokens * s->model_dim;
     size_t width = dtype_bytes(s->dtype);
-    struct attention *at = &rig->attention;
+    struct attention *attention = &rig->attention;
     double operations = rig->data.between * 1e9; /* of one forward pass of one layer */
     double side = ceil(cbrt(operations / 2));
 
@@ -51,13 +51,13 @@ static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
     }
     if (s->combine == MOE_COMBINE_CHOICES && s->pass == MOE_TRAIN)
         rig->losses = arena_alloc(arena, (uint64_t)rig->layer->tokens * s->top_k, sizeof(float));
-    *at = (struct attention){ .operations = operations, .dtype = compute_type };
+    *attention = (struct attention){ .operations = operations, .dtype = compute_type };
     if (!(operations > 0))
         return;
-    at->side = side < SIDE_MOST ? (uint64_t)side : SIDE_MOST;
-    at->a = arena_alloc(arena, at->side * at->side, dtype_bytes(compute_type));
-    at->b = arena_alloc(arena, at->side * at->side, dtype_bytes(compute_type));
-    at->c = arena_alloc(arena, at->side * at->side, dtype_bytes(compute_type));
+    attention->side = side < SIDE_MOST ? (uint64_t)side : SIDE_MOST;
+    attention->a = arena_alloc(arena, attention->side * attention->side, dtype_bytes(compute_type));
+    attention->b = arena_alloc(arena, attention->side * attention->side, dtype_bytes(compute_type));
+    attention->c = arena_alloc(arena, attention->side * attention->side, dtype_bytes(compute_type));
 }
 
 size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type)
@@ -72,53 +72,55 @@ size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type
 
 /* Fills attention's matrices with random numbers, because on some processors products of zeros or
  * of uninitialised numbers take another time. */
-static int fill_attention(const struct attention *at, struct device *device)
+static int fill_attention(const struct attention *attention, struct device *device)
 {
-    uint64_t elements = at->side * at->side;
+    uint64_t elements = attention->side * attention->side;
     float *values = malloc(elements * sizeof(*values) + 1);
-    void *stored = malloc(elements * dtype_bytes(at->dtype) + 1);
+    void *stored = malloc(elements * dtype_bytes(attention->dtype) + 1);
     int rc = values && stored ? OK : fail(ERR_NOMEM, "the matrices of --between");
 
     for (uint64_t i = 0; i < elements && !rc; i++)
         values[i] = random_unit(1, i);
     if (!rc)
-        row_store(at->dtype, stored, 0, values, elements);
+        row_store(attention->dtype, stored, 0, values, elements);
     if (!rc && elements)
-        rc = device_upload(device, at->a, stored, elements * dtype_bytes(at->dtype));
+        rc = device_upload(device, attention->a, stored, elements * dtype_bytes(attention->dtype));
     if (!rc && elements)
-        rc = device_upload(device, at->b, stored, elements * dtype_bytes(at->dtype));
+        rc = device_upload(device, attention->b, stored, elements * dtype_bytes(attention->dtype));
     free(values);
     free(stored);
     return rc;
 }
 
 /* The local part of rig_open(): allocates and fills everything. */
-static int set_up(struct rig *rig)
+static int set_up_layers(struct rig *rig)
 {
     struct device *device = rig->engine->device;
     const struct data *data = &rig->data;
-    uint32_t last = layer_count(&data->shape);
+    uint32_t layers = layer_count(&data->shape);
     uint32_t compute_type = device_compute_type(device, data->shape.dtype);
     struct arena arena;
     size_t rows;
 
     TRY(layer_open(device, &data->shape, world_topology(rig->world)->rank, &rig->parts,
                    &rig->layer));
-    for (uint32_t i = 0; i < last; i++)
-        rig->layer[i].load = data->load, rig->layer[i].balance = data->balance;
+    for (uint32_t i = 0; i < layers; i++) {
+        rig->layer[i].load = data->load;
+        rig->layer[i].balance = data->balance;
+    }
     rows = rig_bytes(data, rig->layer->tokens, compute_type);
     rig->memory_bytes = rig->layer->memory_bytes + rows + device->cache_bytes;
     TRY(device_alloc(device, rows, &rig->memory));
-    rig->rows = calloc(2 * ((size_t)last + 1), sizeof(*rig->rows));
+    rig->rows = calloc(2 * ((size_t)layers + 1), sizeof(*rig->rows));
     if (!rig->rows)
-        return fail(ERR_NOMEM, "rows of %u layers", last);
-    rig->grads = rig->rows + last + 1;
+        return fail(ERR_NOMEM, "rows of %u layers", layers);
+    rig->grads = rig->rows + layers + 1;
     arena = (struct arena){ .base = rig->memory };
     layout(rig, compute_type, &arena);
     rig->x = rig->rows[0];
-    rig->y = rig->rows[last];
+    rig->y = rig->rows[layers];
     rig->grad_x = rig->grads[0];
-    rig->grad_y = rig->grads[last];
+    rig->grad_y = rig->grads[layers];
     rig->layer->losses = rig->losses; /* only a single layer has losses */
     if (device->cache_bytes)
         TRY(device_alloc(device, device->cache_bytes, &rig->cold));
@@ -133,10 +135,10 @@ static int set_up(struct rig *rig)
 }
 
 /* The largest result of find_need() over all ranks and all recorded steps. */
-static int agree_most(struct rig *rig,
-                      int (*find_need)(const struct layer *, struct engine *, const void *,
-                                       int64_t *),
-                      int64_t *most)
+static int agree_on_largest(struct rig *rig,
+                            int (*find_need)(const struct layer *, struct engine *, const void *,
+                                             int64_t *),
+                            int64_t *most)
 {
     int64_t needed;
     int rc = OK;
@@ -170,11 +172,11 @@ int rig_open(struct world *world, struct engine *engine, const struct data *data
     for (uint32_t q = 0; tokens && q < data->shape.ranks; q++)
         parts.tokens[q] = tokens[q];
     *rig = (struct rig){ .world = world, .engine = engine, .data = *data, .parts = parts };
-    TRY_OUT(world_settle(world, set_up(rig)));
+    TRY_OUT(world_settle(world, set_up_layers(rig)));
     if (factor <= 0 && engine->device->modelled)
         needed = (int64_t)load_most(data->load);
     else if (factor <= 0)
-        TRY_OUT(agree_most(rig, router_needed, &needed));
+        TRY_OUT(agree_on_largest(rig, router_needed, &needed));
     rig->capacity =
         moe_capacity(factor, s->top_k, s->experts, rig_most_tokens(rig), (uint64_t)needed);
     /* The need of a node with a=rail.  With several layers, only the tokens of the first one are
@@ -183,7 +185,7 @@ int rig_open(struct world *world, struct engine *engine, const struct data *data
         if (engine->device->modelled)
             node_need = (int64_t)shape_node_need(s, rig_most_tokens(rig));
         else
-            TRY_OUT(agree_most(rig, relay_need, &node_need));
+            TRY_OUT(agree_on_largest(rig, relay_need, &node_need));
         rig->layer->node_need = (uint64_t)node_need;
     }
     *out = rig;
@@ -232,10 +234,10 @@ void rig_set_capacity(struct rig *rig, uint64_t capacity)
 int rig_set_capacities(struct rig *rig, const uint64_t *rows)
 {
     uint32_t experts = rig->data.shape.experts;
-    struct capacities given = capacities_of(rows, experts);
+    struct capacities capacities = capacities_of(rows, experts);
     uint64_t *copy = NULL;
 
-    if (given.rows) {
+    if (capacities.rows) {
         copy = calloc(experts, sizeof(*copy));
         if (!copy)
             return fail(ERR_NOMEM, "capacities of %u experts", experts);
@@ -244,7 +246,7 @@ int rig_set_capacities(struct rig *rig, const uint64_t *rows)
     rig_forget_reference(rig);
     free(rig->capacities);
     rig->capacities = copy;
-    rig->capacity = given.most;
+    rig->capacity = capacities.most;
     return OK;
 }
 
@@ -315,31 +317,32 @@ int rig_route(struct rig *rig, struct exec *fresh)
     return rc ? rc : synced;
 }
 
-static int run_attention(const struct attention *at, struct stream *stream, bool backward)
+static int run_attention(const struct attention *attention, struct stream *stream, bool backward)
 {
-    uint64_t n = at->side, rows, now;
+    uint64_t side = attention->side, rows, part;
     int rc = OK;
 
-    if (!n)
+    if (!side)
         return OK;
-    rows = (uint64_t)ceil((backward ? 2 : 1) * at->operations / (2.0 * (double)n * (double)n));
+    rows = (uint64_t)ceil((backward ? 2 : 1) * attention->operations /
+                          (2.0 * (double)side * (double)side));
     stream->purpose = PHASE_OTHER;
-    for (; rows && !rc; rows -= now) {
-        now = rows < n ? rows : n;
-        rc = launch_gemm(stream, &(struct gemm){ .dtype = at->dtype,
+    for (; rows && !rc; rows -= part) {
+        part = rows < side ? rows : side;
+        rc = launch_gemm(stream, &(struct gemm){ .dtype = attention->dtype,
                                                  .batch = 1,
-                                                 .m = now,
-                                                 .n = n,
-                                                 .k = n,
-                                                 .a = at->a,
-                                                 .b = at->b,
-                                                 .c = at->c });
+                                                 .m = part,
+                                                 .n = side,
+                                                 .k = side,
+                                                 .a = attention->a,
+                                                 .b = attention->b,
+                                                 .c = attention->c });
     }
     stream->purpose = 0;
     return rc;
 }
 
-/* The argument of issue(). */
+/* The argument of issue_step(). */
 struct rig_step {
     struct rig *rig;
     struct exec *exec;
@@ -347,7 +350,7 @@ struct rig_step {
 
 /* Issues a step.  The products in place of attention come before each layer, and hide the gather of
  * its weights; in the backward pass, they hide the exchange of the weights' gradients. */
-static int issue(void *self)
+static int issue_step(void *self)
 {
     const struct rig_step *s = self;
     uint32_t count = layer_count(&s->rig->data.shape);
@@ -370,7 +373,7 @@ static int issue(void *self)
 int rig_capture(struct rig *rig, struct exec *exec, struct graph **out)
 {
     struct graph *graph = NULL;
-    int rc = engine_capture(rig->engine, issue, &(struct rig_step){ rig, exec }, &graph);
+    int rc = engine_capture(rig->engine, issue_step, &(struct rig_step){ rig, exec }, &graph);
 
     rc = world_settle(rig->world, rc);
     if (rc)
@@ -392,7 +395,7 @@ int rig_step(struct rig *rig, struct exec *exec)
 {
     struct issued before = issued_so_far(rig), now;
     int rc = exec->graph ? graph_launch(exec->graph, rig->engine->comm)
-                         : issue(&(struct rig_step){ rig, exec }),
+                         : issue_step(&(struct rig_step){ rig, exec }),
         synced;
 
     now = issued_so_far(rig);
@@ -414,14 +417,14 @@ int rig_balance(struct rig *rig, struct exec *exec, double *loss)
     static const double unit = 1e-9; /* the world adds up integers */
     uint32_t count = layer_count(&rig->data.shape);
     int64_t sum = 0;
-    double one;
+    double layer_loss;
     int rc = OK;
 
     for (uint32_t i = 0; i < count && !rc; i++) {
-        rc = router_balance(&exec[i].router, &one);
-        if (!rc && !(fabs(one) < 1e6))
-            rc = fail(ERR_WRONG, "the balance loss is %g", one);
-        sum += rc ? 0 : llround(one / unit);
+        rc = router_balance(&exec[i].router, &layer_loss);
+        if (!rc && !(fabs(layer_loss) < 1e6))
+            rc = fail(ERR_WRONG, "the balance loss is %g", layer_loss);
+        sum += rc ? 0 : llround(layer_loss / unit);
     }
     TRY(world_settle(rig->world, rc));
     TRY(world_sum(rig->world, &sum, 1));
@@ -432,13 +435,13 @@ int rig_balance(struct rig *rig, struct exec *exec, double *loss)
 int rig_dropped(struct rig *rig, struct exec *exec, int64_t *dropped)
 {
     const struct capacities capacities = rig_capacities(rig);
-    int64_t one;
+    int64_t layer_dropped;
     int rc = OK;
 
     *dropped = 0;
     for (uint32_t i = 0; i < layer_count(&rig->data.shape) && !rc; i++) {
-        rc = router_dropped(&exec[i].router, &capacities, &one);
-        *dropped += rc ? 0 : one;
+        rc = router_dropped(&exec[i].router, &capacities, &layer_dropped);
+        *dropped += rc ? 0 : layer_dropped;
     }
     TRY(world_settle(rig->world, rc));
     return world_sum(rig->world, dropped, 1);

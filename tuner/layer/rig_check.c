@@ -13,7 +13,8 @@
 /* Gathers numbers of four bytes from the devices of all ranks: `mine` of this rank, and room for
  * `each` of every rank.  *out stays NULL where `from` is NULL.  Collective; the caller frees *out.
  */
-static int gather_numbers(struct rig *rig, const void *from, size_t mine, size_t each, void **out)
+static int gather_numbers(struct rig *rig, const void *from, size_t own_count,
+                          size_t count_per_rank, void **out)
 {
     enum { WIDTH = sizeof(int32_t) };
     void *send, *all;
@@ -21,14 +22,14 @@ static int gather_numbers(struct rig *rig, const void *from, size_t mine, size_t
 
     if (!from)
         return OK;
-    send = calloc(each + 1, WIDTH);
-    all = calloc(each * rig->data.shape.ranks + 1, WIDTH);
+    send = calloc(count_per_rank + 1, WIDTH);
+    all = calloc(count_per_rank * rig->data.shape.ranks + 1, WIDTH);
     rc = send && all ? OK : fail(ERR_NOMEM, "choices or turns of all ranks");
     if (!rc)
-        rc = device_download(rig->engine->device, send, from, mine * WIDTH);
+        rc = device_download(rig->engine->device, send, from, own_count * WIDTH);
     rc = world_settle(rig->world, rc);
     if (!rc)
-        rc = world_gather(rig->world, send, all, each * WIDTH);
+        rc = world_gather(rig->world, send, all, count_per_rank * WIDTH);
     free(send);
     if (rc)
         free(all);
@@ -72,37 +73,39 @@ static void close_given(struct given_rows *given)
 
 /* Downloads the real inputs of this rank's layer, by which a layer is judged that another one
  * feeds. */
-static int open_given(const struct rig *rig, const struct exec *exec, uint64_t each,
+static int open_given(const struct rig *rig, const struct exec *exec, uint64_t tokens,
                       struct given_rows *out)
 {
     uint32_t i = layer_number(rig, exec);
-    size_t elements = each * rig->data.shape.model_dim;
-    struct given_rows own = { calloc(elements + 1, sizeof(float)),
-                              calloc(elements + 1, sizeof(float)), each, rig->layer->rank };
-    int rc = own.tokens && own.grads ? OK : fail(ERR_NOMEM, "%zu numbers to check with", elements);
+    size_t elements = tokens * rig->data.shape.model_dim;
+    struct given_rows given = { calloc(elements + 1, sizeof(float)),
+                                calloc(elements + 1, sizeof(float)), tokens, rig->layer->rank };
+    int rc =
+        given.tokens && given.grads ? OK : fail(ERR_NOMEM, "%zu numbers to check with", elements);
 
     if (!rc)
-        rc = download_rows(rig, rig->rows[i], own.tokens);
+        rc = download_rows(rig, rig->rows[i], given.tokens);
     if (!rc && rig->data.shape.pass == MOE_TRAIN)
-        rc = download_rows(rig, rig->grads[i + 1], own.grads);
+        rc = download_rows(rig, rig->grads[i + 1], given.grads);
     if (rc)
-        close_given(&own);
-    *out = own;
+        close_given(&given);
+    *out = given;
     return rc;
 }
 
 /* Gathers the real inputs of the layers of all ranks.  Collective. */
 static int gather_given(struct rig *rig, const struct exec *exec, struct given_rows *out)
 {
-    uint64_t each = rig_most_tokens(rig);
-    size_t elements = each * rig->data.shape.model_dim, all = elements * rig->data.shape.ranks;
+    uint64_t tokens = rig_most_tokens(rig);
+    size_t elements = tokens * rig->data.shape.model_dim,
+           all_elements = elements * rig->data.shape.ranks;
     struct given_rows own = { 0 };
-    int rc = open_given(rig, exec, each, &own);
+    int rc = open_given(rig, exec, tokens, &own);
 
-    *out = (struct given_rows){ calloc(all + 1, sizeof(float)), calloc(all + 1, sizeof(float)),
-                                each, 0 };
+    *out = (struct given_rows){ calloc(all_elements + 1, sizeof(float)),
+                                calloc(all_elements + 1, sizeof(float)), tokens, 0 };
     if (!rc && !(out->tokens && out->grads))
-        rc = fail(ERR_NOMEM, "%zu numbers to check with", all);
+        rc = fail(ERR_NOMEM, "%zu numbers to check with", all_elements);
     rc = world_settle(rig->world, rc);
     if (!rc)
         rc = world_gather(rig->world, own.tokens, out->tokens, elements * sizeof(float));
@@ -123,31 +126,32 @@ struct choices_of_ranks {
 };
 
 static int judge_all(struct rig *rig, const struct exec *exec, const struct data *data,
-                     const struct choices_of_ranks *all, struct judge **out)
+                     const struct choices_of_ranks *choices, struct judge **out)
 {
     const struct capacities capacities = rig_capacities(rig);
     uint32_t ranks = rig->data.shape.ranks;
     int self = rig->layer->rank;
-    size_t each = rig_most_tokens(rig), k = rig->data.shape.top_k;
-    struct routed_tokens *of = calloc(ranks, sizeof(*of));
+    size_t tokens = rig_most_tokens(rig), k = rig->data.shape.top_k;
+    struct routed_tokens *routed = calloc(ranks, sizeof(*routed));
     struct judge *judge = NULL;
-    int rc = of ? OK : fail(ERR_NOMEM, "choices of %u ranks", ranks);
+    int rc = routed ? OK : fail(ERR_NOMEM, "choices of %u ranks", ranks);
 
     for (uint32_t q = 0; q < ranks && !rc; q++) {
-        of[q] = (struct routed_tokens){ .rank = (int)q, .tokens = rig->parts.tokens[q] };
-        of[q].expert = (const int32_t *)all->expert + q * each * k;
-        if (all->live)
-            of[q].live = (const int32_t *)all->live + q * each * k;
-        if (all->turn)
-            of[q].turn = (const uint32_t *)all->turn + q * each;
+        routed[q] = (struct routed_tokens){ .rank = (int)q, .tokens = rig->parts.tokens[q] };
+        routed[q].expert = (const int32_t *)choices->expert + q * tokens * k;
+        if (choices->live)
+            routed[q].live = (const int32_t *)choices->live + q * tokens * k;
+        if (choices->turn)
+            routed[q].turn = (const uint32_t *)choices->turn + q * tokens;
     }
     if (!rc)
-        rc = reference_open(data, self, of[self].tokens, of[self].expert, threads_of(rig), &judge);
+        rc = reference_open(data, self, routed[self].tokens, routed[self].expert, threads_of(rig),
+                            &judge);
     if (!rc)
-        rc = judge_expect(judge, &of[self], &capacities, exec->router.routes == ROUTES_ZERO);
+        rc = judge_expect(judge, &routed[self], &capacities, exec->router.routes == ROUTES_ZERO);
     if (!rc && rig->data.shape.pass == MOE_TRAIN)
-        rc = judge_parameters(judge, of, &capacities);
-    free(of);
+        rc = judge_parameters(judge, routed, &capacities);
+    free(routed);
     if (rc) {
         judge_close(judge);
         return rc;
@@ -161,24 +165,25 @@ static int make_reference(struct rig *rig, const struct exec *exec)
 {
     struct data data = data_of_layer(&rig->data, layer_number(rig, exec));
     struct given_rows given = { 0 };
-    struct choices_of_ranks all = { NULL, NULL, NULL };
-    uint64_t each = rig_most_tokens(rig), k = rig->data.shape.top_k, mine = rig->layer->tokens;
-    int rc = gather_numbers(rig, exec->router.expert, mine * k, each * k, &all.expert);
+    struct choices_of_ranks choices = { NULL, NULL, NULL };
+    uint64_t tokens = rig_most_tokens(rig), k = rig->data.shape.top_k,
+             own_tokens = rig->layer->tokens;
+    int rc = gather_numbers(rig, exec->router.expert, own_tokens * k, tokens * k, &choices.expert);
 
     if (!rc)
-        rc = gather_numbers(rig, exec->router.live, mine * k, each * k, &all.live);
+        rc = gather_numbers(rig, exec->router.live, own_tokens * k, tokens * k, &choices.live);
     if (!rc)
-        rc = gather_numbers(rig, exec->router.turn, mine, each, &all.turn);
+        rc = gather_numbers(rig, exec->router.turn, own_tokens, tokens, &choices.turn);
     if (!rc && !has_one_layer(rig)) {
         rc = gather_given(rig, exec, &given);
         data.given = &given;
     }
     if (!rc)
-        rc = judge_all(rig, exec, &data, &all, &rig->reference);
+        rc = judge_all(rig, exec, &data, &choices, &rig->reference);
     close_given(&given);
-    free(all.expert);
-    free(all.live);
-    free(all.turn);
+    free(choices.expert);
+    free(choices.live);
+    free(choices.turn);
     rc = world_settle(rig->world, rc);
     /* All ranks drop it together: a rank that kept its own would not take part when the others make
      * theirs for the next plan. */
@@ -229,31 +234,33 @@ struct rows_comparison {
 static int check_values(const struct rows_comparison *c, const float *got, double allowed,
                         double *worst)
 {
-    double scale = c->term, most = 0;
-    uint64_t at = 0;
+    double scale = c->term, largest_error = 0;
+    uint64_t worst_element = 0;
 
     for (uint64_t i = 0; i < c->count; i++)
         scale = fmax(scale, fabs(c->size ? c->size[i] : c->want[i]));
     for (uint64_t i = 0; i < c->count; i++) {
-        double off = fabs((double)got[i] - c->want[i]) - (c->slack ? c->slack[i] : 0);
-        double error = off / (allowed * scale);
+        double deviation = fabs((double)got[i] - c->want[i]) - (c->slack ? c->slack[i] : 0);
+        double error = deviation / (allowed * scale);
 
-        if (off <= 0) /* else 0/0 where all values are zero */
+        if (deviation <= 0) /* else 0/0 where all values are zero */
             continue;
         if (isnan(error))
             error = INFINITY;
-        if (error > most) {
-            most = error;
-            at = i;
+        if (error > largest_error) {
+            largest_error = error;
+            worst_element = i;
         }
     }
-    *worst = fmax(*worst, most);
-    if (most <= 1)
+    *worst = fmax(*worst, largest_error);
+    if (largest_error <= 1)
         return OK;
-    return fail(
-        ERR_WRONG, "%s[%llu] is %.9g, should be %.9g: %.3g times the allowed rounding", c->name,
-        (unsigned long long)(c->row ? c->row[at / c->width] * c->width + at % c->width : at),
-        (double)got[at], c->want[at], most);
+    return fail(ERR_WRONG, "%s[%llu] is %.9g, should be %.9g: %.3g times the allowed rounding",
+                c->name,
+                (unsigned long long)(c->row ? c->row[worst_element / c->width] * c->width +
+                                                  worst_element % c->width
+                                            : worst_element),
+                (double)got[worst_element], c->want[worst_element], largest_error);
 }
 
 static int compare_values(const struct rig *rig, const struct rows_comparison *c, double allowed,
@@ -362,20 +369,20 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
 {
     const struct moe_shape *s = &rig->data.shape;
     const struct judge *want = rig->reference;
-    uint64_t own = (uint64_t)rig->layer->tokens * s->model_dim;
+    uint64_t elements = (uint64_t)rig->layer->tokens * s->model_dim;
     double allowed = rounding_of(rig, exec);
-    uint32_t at = layer_number(rig, exec);
+    uint32_t layer = layer_number(rig, exec);
     struct rows_comparison y = { .name = "y",
-                                 .got = rig->rows[at + 1],
+                                 .got = rig->rows[layer + 1],
                                  .want = want->y,
-                                 .count = own * shape_result_rows(s),
+                                 .count = elements * shape_result_rows(s),
                                  .dtype = s->dtype };
     struct rows_comparison grad_x = { .name = "dx",
-                                      .got = rig->grads[at],
+                                      .got = rig->grads[layer],
                                       .want = want->grad_x,
                                       .term = want->grad_x_term,
                                       .slack = want->grad_x_slack,
-                                      .count = own,
+                                      .count = elements,
                                       .dtype = s->dtype };
 
     TRY(compare_counts(rig, exec, allowed));
@@ -388,9 +395,9 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
 }
 
 /* Agrees on the largest error over the ranks, and on the status. */
-static int agree_on_worst(struct rig *rig, int rc, double mine, double *worst)
+static int agree_on_worst(struct rig *rig, int rc, double own_error, double *worst)
 {
-    int64_t millionths = (int64_t)(fmin(mine, 1e9) * 1e6);
+    int64_t millionths = (int64_t)(fmin(own_error, 1e9) * 1e6);
 
     TRY(world_max(rig->world, &millionths, 1));
     *worst = (double)millionths * 1e-6;
@@ -413,14 +420,14 @@ int rig_check(struct rig *rig, struct exec *exec, double *worst)
     TRY(world_settle(rig->world, rig_step(rig, exec)));
     inject_fault(rig, "wrong", 0);
     for (uint32_t i = 0; i < layer_count(&rig->data.shape); i++) {
-        double mine = 0, most = 0;
+        double own_error = 0, layer_error = 0;
         int rc;
 
         if (!rig->reference)
             TRY(make_reference(rig, &exec[i]));
-        rc = compare_all(rig, &exec[i], &mine);
-        rc = agree_on_worst(rig, rc, mine, &most);
-        *worst = fmax(*worst, most);
+        rc = compare_all(rig, &exec[i], &own_error);
+        rc = agree_on_worst(rig, rc, own_error, &layer_error);
+        *worst = fmax(*worst, layer_error);
         /* The reference of a single layer serves all plans.  The inputs of later layers depend on
          * the plan's rounding. */
         if (!has_one_layer(rig))
@@ -433,37 +440,37 @@ int rig_check(struct rig *rig, struct exec *exec, double *worst)
 /* ---- spot checks, at the layer's real size */
 
 /* Overwrites row t of a layer's results. */
-static int overwrite_row(const struct rig *rig, uint32_t layer, uint32_t t, const char *nothing)
+static int overwrite_row(const struct rig *rig, uint32_t layer, uint32_t token, const char *nan_row)
 {
     struct device *device = rig->engine->device;
     size_t bytes = rig->data.shape.model_dim * dtype_bytes(rig->data.shape.dtype);
     uint32_t rows = shape_result_rows(&rig->data.shape);
 
     for (uint32_t j = 0; j < rows; j++)
-        TRY(device_upload(device, (char *)rig->rows[layer + 1] + (t * rows + j) * bytes, nothing,
-                          bytes));
+        TRY(device_upload(device, (char *)rig->rows[layer + 1] + (token * rows + j) * bytes,
+                          nan_row, bytes));
     if (rig->data.shape.pass != MOE_TRAIN)
         return OK;
-    return device_upload(device, (char *)rig->grads[layer] + t * bytes, nothing, bytes);
+    return device_upload(device, (char *)rig->grads[layer] + token * bytes, nan_row, bytes);
 }
 
 int rig_overwrite_results(struct rig *rig)
 {
     size_t bytes = rig->data.shape.model_dim * dtype_bytes(rig->data.shape.dtype);
-    const struct judge *s = rig->spot;
+    const struct judge *spot = rig->spot;
     /* With several layers it is not known before the step which tokens will be checked. */
-    uint32_t count = !has_one_layer(rig) ? rig->layer->tokens : s ? s->count : 0;
-    char *nothing = malloc(bytes);
-    int rc = nothing ? OK : fail(ERR_NOMEM, "a row");
+    uint32_t count = !has_one_layer(rig) ? rig->layer->tokens : spot ? spot->count : 0;
+    char *nan_row = malloc(bytes);
+    int rc = nan_row ? OK : fail(ERR_NOMEM, "a row");
 
     if (!rc)
         rc = rig_replay(rig, 0); /* `spot`, which serves several plans, is of step 0 */
-    if (nothing)
-        memset(nothing, 0xff, bytes); /* NaN in every type */
-    for (uint32_t l = 0; l < layer_count(&rig->data.shape); l++)
+    if (nan_row)
+        memset(nan_row, 0xff, bytes); /* NaN in every type */
+    for (uint32_t layer = 0; layer < layer_count(&rig->data.shape); layer++)
         for (uint32_t i = 0; i < count && !rc; i++)
-            rc = overwrite_row(rig, l, has_one_layer(rig) ? s->token[i] : i, nothing);
-    free(nothing);
+            rc = overwrite_row(rig, layer, has_one_layer(rig) ? spot->token[i] : i, nan_row);
+    free(nan_row);
     return world_settle(rig->world, rc);
 }
 
@@ -482,11 +489,11 @@ static int expect_some(struct rig *rig, const struct data *data, const struct ex
     int32_t *expert = malloc(n * sizeof(*expert) + 1);
     int64_t *slot = malloc(n * sizeof(*slot) + 1);
     uint32_t *turn = malloc(tokens * sizeof(*turn) + 1);
-    const struct routed_tokens own = { .rank = rig->layer->rank,
-                                       .tokens = tokens,
-                                       .expert = expert,
-                                       .slot = slot,
-                                       .turn = exec->router.turn ? turn : NULL };
+    const struct routed_tokens routed = { .rank = rig->layer->rank,
+                                          .tokens = tokens,
+                                          .expert = expert,
+                                          .slot = slot,
+                                          .turn = exec->router.turn ? turn : NULL };
     struct device *device = rig->engine->device;
     int rc = expert && slot && turn ? OK : fail(ERR_NOMEM, "%zu choices", n);
 
@@ -501,7 +508,7 @@ static int expect_some(struct rig *rig, const struct data *data, const struct ex
     if (!rc && !rig->spot)
         rc = spot_open(data, rig->layer->rank, tokens, expert, threads_of(rig), &rig->spot);
     if (!rc)
-        rc = judge_expect(rig->spot, &own, &capacities, false);
+        rc = judge_expect(rig->spot, &routed, &capacities, false);
     free(expert);
     free(slot);
     free(turn);
@@ -511,11 +518,11 @@ static int expect_some(struct rig *rig, const struct data *data, const struct ex
 static int compare_some(struct rig *rig, const struct data *data, const struct exec *exec,
                         double *worst)
 {
-    const struct moe_shape *p = &rig->data.shape;
+    const struct moe_shape *shape = &rig->data.shape;
     double allowed = rounding_of(rig, exec);
-    uint32_t at = layer_number(rig, exec);
+    uint32_t layer = layer_number(rig, exec);
     struct rows_comparison c = {
-        .name = "y", .got = rig->rows[at + 1], .dtype = p->dtype, .width = p->model_dim
+        .name = "y", .got = rig->rows[layer + 1], .dtype = shape->dtype, .width = shape->model_dim
     };
 
     TRY(expect_some(rig, data, exec));
@@ -523,15 +530,15 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
         return OK;
     inject_fault(rig, "large", rig->spot->row[0]);
     c.row = rig->spot->row;
-    c.count = (uint64_t)rig->spot->count * rig->spot->rows * p->model_dim;
+    c.count = (uint64_t)rig->spot->count * rig->spot->rows * shape->model_dim;
     c.want = rig->spot->y;
     TRY(compare_values(rig, &c, allowed, worst));
-    if (p->pass != MOE_TRAIN)
+    if (shape->pass != MOE_TRAIN)
         return OK;
     c.name = "dx";
     c.row = rig->spot->token;
-    c.count = (uint64_t)rig->spot->count * p->model_dim;
-    c.got = rig->grads[at];
+    c.count = (uint64_t)rig->spot->count * shape->model_dim;
+    c.got = rig->grads[layer];
     c.want = rig->spot->grad_x;
     c.term = rig->spot->grad_x_term;
     c.slack = rig->spot->grad_x_slack;
@@ -540,11 +547,11 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
 
 int rig_check_some(struct rig *rig, struct exec *exec, double *worst)
 {
-    double mine = 0;
+    double own_error = 0;
     int rc = OK;
 
     if (has_one_layer(rig))
-        rc = compare_some(rig, &rig->data, exec, &mine);
+        rc = compare_some(rig, &rig->data, exec, &own_error);
     for (uint32_t i = 0; !has_one_layer(rig) && i < layer_count(&rig->data.shape) && !rc; i++) {
         struct data data = data_of_layer(&rig->data, i);
         struct given_rows given;
@@ -553,9 +560,9 @@ int rig_check_some(struct rig *rig, struct exec *exec, double *worst)
         if (rc)
             break;
         data.given = &given;
-        rc = compare_some(rig, &data, &exec[i], &mine);
+        rc = compare_some(rig, &data, &exec[i], &own_error);
         forget_spot(rig); /* another plan gives this layer other inputs */
         close_given(&given);
     }
-    return agree_on_worst(rig, rc, mine, worst);
+    return agree_on_worst(rig, rc, own_error, worst);
 }

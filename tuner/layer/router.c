@@ -82,7 +82,7 @@ static int gate_product(const struct router *router, struct engine *engine, stru
 }
 
 /* Multiplies tokens by the gate's matrix. */
-static int project(const struct router *router, struct engine *engine, float *to)
+static int project_tokens(const struct router *router, struct engine *engine, float *to)
 {
     const struct moe_shape *s = &router->layer->shape;
 
@@ -97,7 +97,7 @@ static int project(const struct router *router, struct engine *engine, float *to
 }
 
 /* Computes a cosine router's logits from projected tokens. */
-static int cosines(const struct router *router, struct engine *engine)
+static int compute_cosines(const struct router *router, struct engine *engine)
 {
     const struct layer *layer = router->layer;
     const struct moe_shape *s = &layer->shape;
@@ -143,7 +143,7 @@ static uint32_t kind_of(const struct router *router)
 
 int balance_parse(const char *text, const struct moe_shape *shape, double weight[2])
 {
-    static const double most = 1000;
+    static const double weight_most = 1000;
     char *end;
 
     weight[1] = 0;
@@ -154,12 +154,12 @@ int balance_parse(const char *text, const struct moe_shape *shape, double weight
         weight[1] = strtod(second, &end);
         end = end == second ? "?" : end;
     }
-    if (end == text || *end || !(weight[0] >= 0 && weight[0] <= most) ||
-        !(weight[1] >= 0 && weight[1] <= most))
+    if (end == text || *end || !(weight[0] >= 0 && weight[0] <= weight_most) ||
+        !(weight[1] >= 0 && weight[1] <= weight_most))
         return fail(ERR_ARGUMENT, "--balance \"%s\": write %s from 0 to %g", text,
                     shape->router == MOE_ROUTER_BILEVEL ? "one or two weights, A or A,B, each"
                                                         : "one weight",
-                    most);
+                    weight_most);
     return OK;
 }
 
@@ -179,7 +179,7 @@ static double balance_factor(const struct moe_shape *shape, const double weight[
 }
 
 /* Launches the kernel that finds the shares of choices and the means of probabilities. */
-static int balance(const struct router *router, struct engine *engine)
+static int measure_balance(const struct router *router, struct engine *engine)
 {
     const struct moe_shape *s = &router->layer->shape;
 
@@ -216,9 +216,11 @@ static int balance_backward(const struct router *router, struct engine *engine)
                                     .grad_logits = router->grad_logits });
 }
 
-/* given: for known routes, whose slots exist already. */
-static int forward_gate(struct router *router, struct engine *engine, const void *x, bool given,
-                        uint64_t capacity)
+/* Known routes have their choices and slots already; only their gates are computed. */
+enum route_source { NEW_ROUTES, KNOWN_ROUTES };
+
+static int forward_gate(struct router *router, struct engine *engine, const void *x,
+                        enum route_source source, uint64_t capacity)
 {
     const struct moe_shape *s = &router->layer->shape;
     bool widen = layer_gate_type(router->layer) != s->dtype;
@@ -228,30 +230,31 @@ static int forward_gate(struct router *router, struct engine *engine, const void
         TRY(router_convert(router, engine->compute, s->model_dim, s->dtype, x, MOE_F32,
                            router->wide));
     if (s->router == MOE_ROUTER_COSINE) {
-        TRY(project(router, engine, router->cosine.token));
-        TRY(cosines(router, engine));
+        TRY(project_tokens(router, engine, router->cosine.token));
+        TRY(compute_cosines(router, engine));
     } else {
-        TRY(project(router, engine, router->probability));
+        TRY(project_tokens(router, engine, router->probability));
     }
-    TRY(launch_route(engine->compute,
-                     &(struct route){ .tokens = router->layer->tokens,
-                                      .experts = s->experts,
-                                      .top_k = s->top_k,
-                                      .capacity = capacity,
-                                      .logits = router->probability,
-                                      .gate = router->gate,
-                                      .expert = given ? router->live : router->expert,
-                                      .given = given ? router->expert : NULL,
-                                      .slot = router->slot,
-                                      .needed = router->needed,
-                                      .groups = s->groups,
-                                      .group_limit = s->group_limit,
-                                      .router = kind_of(router),
-                                      .bias = router->layer->bias,
-                                      .importance = router->importance,
-                                      .turn = router->turn,
-                                      .capacities = router->capacities }));
-    return balance(router, engine);
+    TRY(launch_route(
+        engine->compute,
+        &(struct route){ .tokens = router->layer->tokens,
+                         .experts = s->experts,
+                         .top_k = s->top_k,
+                         .capacity = capacity,
+                         .logits = router->probability,
+                         .gate = router->gate,
+                         .expert = source == KNOWN_ROUTES ? router->live : router->expert,
+                         .given = source == KNOWN_ROUTES ? router->expert : NULL,
+                         .slot = router->slot,
+                         .needed = router->needed,
+                         .groups = s->groups,
+                         .group_limit = s->group_limit,
+                         .router = kind_of(router),
+                         .bias = router->layer->bias,
+                         .importance = router->importance,
+                         .turn = router->turn,
+                         .capacities = router->capacities }));
+    return measure_balance(router, engine);
 }
 
 int router_forward(struct router *router, struct engine *engine, const void *x, uint64_t capacity)
@@ -259,7 +262,7 @@ int router_forward(struct router *router, struct engine *engine, const void *x, 
     int rc;
 
     engine->compute->purpose = PHASE_GATE;
-    rc = forward_gate(router, engine, x, false, capacity);
+    rc = forward_gate(router, engine, x, NEW_ROUTES, capacity);
     engine->compute->purpose = 0;
     return rc;
 }
@@ -269,7 +272,7 @@ int router_gates(struct router *router, struct engine *engine, const void *x)
     int rc;
 
     engine->compute->purpose = PHASE_GATE;
-    rc = forward_gate(router, engine, x, true, 0);
+    rc = forward_gate(router, engine, x, KNOWN_ROUTES, 0);
     engine->compute->purpose = 0;
     return rc;
 }
@@ -293,25 +296,25 @@ int router_set_known_routes(struct router *router, const int32_t *expert)
     const struct moe_shape *s = &router->layer->shape;
     uint64_t choices = (uint64_t)router->layer->tokens * s->top_k;
 
-    for (uint64_t at = 0; at < choices; at++) {
-        uint64_t first = at - at % s->top_k; /* of this token's choices */
-        unsigned long long token = at / s->top_k;
+    for (uint64_t choice = 0; choice < choices; choice++) {
+        uint64_t first = choice - choice % s->top_k; /* of this token's choices */
+        unsigned long long token = choice / s->top_k;
 
-        if (expert[at] < 0 || (uint32_t)expert[at] >= s->experts)
+        if (expert[choice] < 0 || (uint32_t)expert[choice] >= s->experts)
             return fail(ERR_ARGUMENT,
                         "known routes: token %llu goes to expert %d; experts are 0 to %u", token,
-                        expert[at], s->experts - 1);
-        for (uint64_t i = first; i < at; i++)
-            if (expert[i] == expert[at])
+                        expert[choice], s->experts - 1);
+        for (uint64_t i = first; i < choice; i++)
+            if (expert[i] == expert[choice])
                 return fail(ERR_ARGUMENT, "known routes: token %llu goes to expert %d twice", token,
-                            expert[at]);
+                            expert[choice]);
     }
     return device_upload(router->layer->device, router->expert, expert, choices * sizeof(*expert));
 }
 
 /* Computes a cosine router's gradients from those of its logits: of the unit rows, then of the
  * projected tokens and of the router's own tensors. */
-static int cosines_backward(const struct router *router, struct engine *engine)
+static int compute_cosines_backward(const struct router *router, struct engine *engine)
 {
     const struct layer *layer = router->layer;
     const struct moe_shape *s = &layer->shape;
@@ -370,9 +373,10 @@ static int backward_gate(struct router *router, struct engine *engine, bool keep
     bool cosine = s->router == MOE_ROUTER_COSINE;
     uint32_t tokens = router->layer->tokens, rows = shape_gate_rows(s);
     uint32_t type = layer_gate_type(router->layer);
-    void *wide = cosine ? router->cosine.grad_token : router->grad_logits;
-    void *narrow = cosine ? router->cosine.token : router->probability; /* not needed any more */
-    void *grad = type == MOE_F32 ? wide : narrow;
+    void *f32_grad = cosine ? router->cosine.grad_token : router->grad_logits;
+    void *converted_grad =
+        cosine ? router->cosine.token : router->probability; /* not needed any more */
+    void *grad = type == MOE_F32 ? f32_grad : converted_grad;
 
     TRY(launch_route_backward(
         engine->compute,
@@ -389,9 +393,9 @@ static int backward_gate(struct router *router, struct engine *engine, bool keep
                                   .live = router->routes == ROUTES_ZERO ? router->live : NULL }));
     TRY(balance_backward(router, engine));
     if (cosine)
-        TRY(cosines_backward(router, engine));
+        TRY(compute_cosines_backward(router, engine));
     if (type != MOE_F32)
-        TRY(router_convert(router, engine->compute, rows, MOE_F32, wide, type, grad));
+        TRY(router_convert(router, engine->compute, rows, MOE_F32, f32_grad, type, grad));
     TRY(gate_product(router, engine,
                      (struct gemm){ .transpose_a = true,
                                     .m = rows,
@@ -463,7 +467,7 @@ struct routing router_routing(const struct router *router, uint64_t capacity, ui
 
 /* The sum and the largest of the choices of experts beyond their capacity. */
 static int count_needed(const struct router *router, const struct capacities *capacities,
-                        int64_t *sum, int64_t *most)
+                        int64_t *sum, int64_t *largest)
 {
     uint32_t experts = router->layer->shape.experts;
     int64_t *needed = calloc(experts, sizeof(*needed));
@@ -473,13 +477,13 @@ static int count_needed(const struct router *router, const struct capacities *ca
         return fail(ERR_NOMEM, "%u counts", experts);
     TRY_OUT(
         device_download(router->layer->device, needed, router->needed, experts * sizeof(*needed)));
-    *sum = *most = 0;
+    *sum = *largest = 0;
     for (uint32_t e = 0; e < experts; e++) {
-        int64_t over = needed[e] - (int64_t)capacity_of(capacities, e);
+        int64_t beyond = needed[e] - (int64_t)capacity_of(capacities, e);
 
-        over = over > 0 ? over : 0;
-        *sum += over;
-        *most = over > *most ? over : *most;
+        beyond = beyond > 0 ? beyond : 0;
+        *sum += beyond;
+        *largest = beyond > *largest ? beyond : *largest;
     }
 out:
     free(needed);

@@ -1,4 +1,7 @@
-/* Opens a plan, runs its warm-up steps, and times its steps and their phases. */
+/* Opens a plan, runs its warm-up steps, and times its steps and their phases.
+ *
+ * A step is launched eagerly (kernel by kernel), as a graph, or queued ahead: the host queues the
+ * whole step while the device is held. */
 #include "runner.h"
 
 #include "fault.h"
@@ -45,8 +48,8 @@ void runner_close(struct runner *runner)
     *runner = (struct runner){ 0 };
 }
 
-/* The argument of step(). */
-struct one_step {
+/* The argument of run_step(): which step to run, and how. */
+struct step_request {
     struct runner *runner;
     enum step_mode mode;
     struct stream *marked; /* the stream that is not muted; NULL: the step is not marked */
@@ -58,11 +61,11 @@ static void mute_other_stream(struct engine *engine, enum step_mode mode)
     engine->compute->muted = mode == STEP_COMM;
 }
 
-static int step(void *self)
+static int run_step(void *self)
 {
-    struct one_step *s = self;
-    struct rig *rig = s->runner->rig;
-    struct exec *exec = s->runner->exec;
+    const struct step_request *request = self;
+    struct rig *rig = request->runner->rig;
+    struct exec *exec = request->runner->exec;
     int rc;
 
     /* Faults that tests inject into one rank in the middle of a step. */
@@ -71,14 +74,16 @@ static int step(void *self)
     while (fault_hit("hang"))
         for (;;)
             pause();
-    exec->graph = s->mode == STEP_EAGER || s->marked ? NULL : s->runner->graphs[s->mode];
-    mute_other_stream(rig->engine,
-                      exec->graph ? STEP_BOTH : s->mode); /* a graph was captured muted */
-    rc = s->marked ? marks_begin(&s->runner->marks, s->marked) : OK;
+    exec->graph = request->mode == STEP_EAGER || request->marked
+                      ? NULL
+                      : request->runner->graphs[request->mode];
+    /* The graph holds only the stream that it was captured with. */
+    mute_other_stream(rig->engine, exec->graph ? STEP_BOTH : request->mode);
+    rc = request->marked ? marks_begin(&request->runner->marks, request->marked) : OK;
     if (!rc)
         rc = rig_step(rig, exec);
-    if (s->marked)
-        marks_end(s->marked);
+    if (request->marked)
+        marks_end(request->marked);
     mute_other_stream(rig->engine, STEP_BOTH);
     exec->graph = NULL;
     return rc;
@@ -90,7 +95,7 @@ static int step(void *self)
 static int prepare_graph(struct runner *runner, enum step_mode mode)
 {
     struct rig *rig = runner->rig;
-    struct one_step one = { runner, mode, NULL };
+    struct step_request request = { .runner = runner, .mode = mode };
     struct measured measured;
     int rc;
 
@@ -103,29 +108,29 @@ static int prepare_graph(struct runner *runner, enum step_mode mode)
     mute_other_stream(rig->engine, STEP_BOTH);
     TRY(rc);
     for (int i = 0; i < 2; i++)
-        TRY(measure_once(rig->world, rig->engine, NULL, step, &one, &measured));
+        TRY(measure_once(rig->world, rig->engine, NULL, run_step, &request, &measured));
     runner->replay_host_ns = rig->issued.host_ns;
     return world_max(rig->world, &runner->replay_host_ns, 1);
 }
 
-static int time_step(struct one_step one, struct disturbance *watch, struct measured *out)
+static int time_step(struct step_request request, struct disturbance *watch, struct measured *out)
 {
     enum { TRIES = 4 };
-    struct rig *rig = one.runner->rig;
-    bool ahead =
-        rig->steps_are == STEPS_AHEAD && one.runner->warm && one.mode != STEP_EAGER && !one.marked;
+    struct rig *rig = request.runner->rig;
+    bool is_queued_ahead = rig->steps_are == STEPS_AHEAD && request.runner->warm &&
+                           request.mode != STEP_EAGER && !request.marked;
     int64_t late = 0;
 
-    if (!one.marked)
-        TRY(prepare_graph(one.runner, one.mode));
+    if (!request.marked)
+        TRY(prepare_graph(request.runner, request.mode));
     if (rig->cold) /* all ranks have it, or none */
         TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
-    if (!ahead)
-        return measure_once(rig->world, rig->engine, watch, step, &one, out);
+    if (!is_queued_ahead)
+        return measure_once(rig->world, rig->engine, watch, run_step, &request, out);
     /* If the device of any rank began before its step was queued, all ranks run the step again. */
     for (int i = 0; i < TRIES; i++) {
         engine_hold_next(rig->engine);
-        TRY(measure_once(rig->world, rig->engine, watch, step, &one, out));
+        TRY(measure_once(rig->world, rig->engine, watch, run_step, &request, out));
         late = rig->late;
         TRY(world_max(rig->world, &late, 1));
         if (!late)
@@ -142,11 +147,12 @@ static int time_step(struct one_step one, struct disturbance *watch, struct meas
 
 /* Times each recorded step of this capacity once (the same steps for every plan), and gives the
  * mean. */
-static int time_round(struct one_step one, struct disturbance *watch, struct measured *out)
+static int time_recorded_steps(struct step_request request, struct disturbance *watch,
+                               struct measured *out)
 {
-    struct rig *rig = one.runner->rig;
-    struct replay_steps steps = load_steps(rig->data.load, one.runner->capacity);
-    bool counts = plan_is_counted(&one.runner->plan, &rig->data.shape);
+    struct rig *rig = request.runner->rig;
+    struct replay_steps steps = load_steps(rig->data.load, request.runner->capacity);
+    bool counts = plan_is_counted(&request.runner->plan, &rig->data.shape);
     struct measured sum = { 0 }, measured;
 
     /* A modelled device has no gate; it computes the rows that the steps keep on average. */
@@ -156,9 +162,10 @@ static int time_round(struct one_step one, struct disturbance *watch, struct mea
         TRY(rig_replay(rig, steps.first + i));
         /* With one stream muted, a step uses the counts of the step before; so a step with both
          * streams makes them first. */
-        if (steps.count > 1 && one.mode != STEP_BOTH && counts)
-            TRY(time_step((struct one_step){ one.runner, STEP_BOTH, NULL }, NULL, &measured));
-        TRY(time_step(one, watch, &measured));
+        if (steps.count > 1 && request.mode != STEP_BOTH && counts)
+            TRY(time_step((struct step_request){ .runner = request.runner, .mode = STEP_BOTH },
+                          NULL, &measured));
+        TRY(time_step(request, watch, &measured));
         sum.ns += measured.ns;
         sum.lost_ns += measured.lost_ns;
     }
@@ -170,21 +177,22 @@ int runner_step(struct runner *runner, enum step_mode mode, int64_t *ns)
 {
     struct measured measured;
 
-    TRY(time_round((struct one_step){ runner, mode, NULL }, NULL, &measured));
+    TRY(time_recorded_steps((struct step_request){ .runner = runner, .mode = mode }, NULL,
+                            &measured));
     *ns = measured.ns;
     return OK;
 }
 
-int runner_watch(struct runner *runner, struct disturbance *watch, struct measured *out)
+int runner_step_watched(struct runner *runner, struct disturbance *watch, struct measured *out)
 {
-    return time_round((struct one_step){ runner, STEP_BOTH, NULL }, watch, out);
+    return time_recorded_steps((struct step_request){ .runner = runner, .mode = STEP_BOTH }, watch,
+                               out);
 }
 
 /* ---- phases */
 
-static const enum phase phases[MARK_WORKS] = {
-    [KERNEL_gemm] = PHASE_EXPERTS,
-    [KERNEL_gemm_rows] = PHASE_EXPERTS,
+/* The usual phase of each kernel and exchange, sorted by phase. */
+static const enum phase usual_phases[MARK_WORKS] = {
     [KERNEL_route] = PHASE_GATE,
     [KERNEL_route_backward] = PHASE_GATE,
     [KERNEL_slots] = PHASE_GATE,
@@ -202,28 +210,31 @@ static const enum phase phases[MARK_WORKS] = {
     [KERNEL_nonzero] = PHASE_ENCODE,
     [KERNEL_move] = PHASE_ENCODE,
     [KERNEL_move_rows] = PHASE_ENCODE,
-    [KERNEL_activate] = PHASE_EXPERTS,
-    [KERNEL_activate_backward] = PHASE_EXPERTS,
-    [KERNEL_add_bias] = PHASE_EXPERTS,
-    [KERNEL_sum_rows] = PHASE_EXPERTS,
-    [KERNEL_fill] = PHASE_OTHER,
     [KERNEL_pack_choices] = PHASE_ENCODE,
     [KERNEL_recount] = PHASE_ENCODE,
     [KERNEL_reindex] = PHASE_ENCODE,
     [KERNEL_list_nodes] = PHASE_ENCODE,
     [KERNEL_label_rows] = PHASE_ENCODE,
     [KERNEL_collect_gates] = PHASE_ENCODE,
+    [KERNEL_gemm] = PHASE_EXPERTS,
+    [KERNEL_gemm_rows] = PHASE_EXPERTS,
+    [KERNEL_activate] = PHASE_EXPERTS,
+    [KERNEL_activate_backward] = PHASE_EXPERTS,
+    [KERNEL_add_bias] = PHASE_EXPERTS,
+    [KERNEL_sum_rows] = PHASE_EXPERTS,
+    /* Products of experts without padding (kernels/sparse.h). */
     [KERNEL_esmm] = PHASE_EXPERTS,
     [KERNEL_estmm] = PHASE_EXPERTS,
     [KERNEL_ess] = PHASE_EXPERTS,
     [KERNEL_esfk] = PHASE_EXPERTS,
+    [KERNEL_fill] = PHASE_OTHER,
     [MARK_INSIDE] = PHASE_INSIDE,
     [MARK_BETWEEN] = PHASE_BETWEEN,
 };
 
 enum phase phase_of(const struct mark *mark)
 {
-    return mark->purpose ? (enum phase)mark->purpose : phases[mark->work];
+    return mark->purpose ? (enum phase)mark->purpose : usual_phases[mark->work];
 }
 
 /* Adds the times of all marks to their phases; must be called after a sync. */
@@ -243,9 +254,13 @@ int runner_phases(struct runner *runner, struct phase_times *out)
     struct phase_times times = { { 0 } };
     struct measured measured;
 
-    TRY(time_step((struct one_step){ runner, STEP_COMPUTE, engine->compute }, NULL, &measured));
+    TRY(time_step(
+        (struct step_request){ .runner = runner, .mode = STEP_COMPUTE, .marked = engine->compute },
+        NULL, &measured));
     add_phases(&runner->marks, &times);
-    TRY(time_step((struct one_step){ runner, STEP_COMM, engine->comm }, NULL, &measured));
+    TRY(time_step(
+        (struct step_request){ .runner = runner, .mode = STEP_COMM, .marked = engine->comm }, NULL,
+        &measured));
     add_phases(&runner->marks, &times);
     TRY(world_max(runner->rig->world, times.ns, PHASE_COUNT));
     times.ns[PHASE_TOTAL] = 0;
@@ -283,25 +298,30 @@ int runner_warm(struct runner *runner, uint32_t steps)
 {
     const struct rig *rig = runner->rig;
     const struct wire *wire = rig->engine->wire;
-    struct one_step one = { runner, STEP_BOTH, NULL };
+    struct step_request request = { .runner = runner, .mode = STEP_BOTH };
     struct measured measured;
-    int64_t agreed[6];
+    enum { SENT_BYTES, MESSAGES, KERNELS, EVENTS, EXCHANGES, HOST_NS, AGREED };
+    int64_t agreed[AGREED];
+    uint64_t sent_before, messages_before;
 
     for (uint32_t i = 1; i < steps; i++)
-        TRY(time_step(one, NULL, &measured));
-    agreed[0] = -(int64_t)wire->sent_bytes;
-    agreed[1] = -(int64_t)wire->messages;
-    TRY(time_step(one, NULL, &measured));
-    agreed[0] += (int64_t)wire->sent_bytes;
-    agreed[1] += (int64_t)wire->messages;
-    agreed[2] = rig->issued.kernels;
-    agreed[3] = rig->issued.events;
-    agreed[4] = rig->issued.exchanges;
-    agreed[5] = rig->issued.host_ns;
-    TRY(world_max(rig->world, agreed, 6));
+        TRY(time_step(request, NULL, &measured));
+    sent_before = wire->sent_bytes;
+    messages_before = wire->messages;
+    TRY(time_step(request, NULL, &measured));
+    agreed[SENT_BYTES] = (int64_t)(wire->sent_bytes - sent_before);
+    agreed[MESSAGES] = (int64_t)(wire->messages - messages_before);
+    agreed[KERNELS] = rig->issued.kernels;
+    agreed[EVENTS] = rig->issued.events;
+    agreed[EXCHANGES] = rig->issued.exchanges;
+    agreed[HOST_NS] = rig->issued.host_ns;
+    TRY(world_max(rig->world, agreed, AGREED));
     runner->warm = true;
-    runner->sent_bytes = agreed[0];
-    runner->messages = agreed[1];
-    runner->issued = (struct issued){ agreed[2], agreed[3], agreed[4], agreed[5] };
+    runner->sent_bytes = agreed[SENT_BYTES];
+    runner->messages = agreed[MESSAGES];
+    runner->issued = (struct issued){ .kernels = agreed[KERNELS],
+                                      .events = agreed[EVENTS],
+                                      .exchanges = agreed[EXCHANGES],
+                                      .host_ns = agreed[HOST_NS] };
     return OK;
 }

@@ -60,7 +60,7 @@ int runner_step(struct runner *runner, enum step_mode mode, int64_t *ns);
 
 /* Times one step with both streams, and the time that other processes took from it.  For `watch`
  * see measure_once(). */
-int runner_watch(struct runner *runner, struct disturbance *watch, struct measured *out);
+int runner_step_watched(struct runner *runner, struct disturbance *watch, struct measured *out);
 
 /* Runs two steps, launched one by one, each with one stream muted and the other marked.  Gives the
  * time of each phase, the largest over the ranks; the total is their sum. */

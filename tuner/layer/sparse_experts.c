@@ -26,7 +26,7 @@ struct sparse_experts {
 /* ---- Layout */
 
 /* Hidden units of a piece.  In MOE_LAYOUT_EXPERTS the only piece is whole. */
-static uint32_t hidden_of(const struct exec *x, uint32_t piece)
+static uint32_t units_of_piece(const struct exec *x, uint32_t piece)
 {
     return x->layer->shape.layout == MOE_LAYOUT_HIDDEN ? x->weights.pieces[piece].units
                                                        : x->layer->shape.hidden_dim;
@@ -39,30 +39,32 @@ static void layout(struct exec *x, struct arena *arena)
     struct sparse_experts *experts = x->state;
     uint32_t pieces = x->weights.piece_count;
     uint64_t results = (uint64_t)x->layer->tokens * shape_result_rows(s) * s->model_dim;
-    struct sparse_work all = { .stream = x->engine ? x->engine->compute : NULL,
-                               .capacities = x->uneven.capacities,
-                               .needed = x->router.needed,
-                               .gate = x->router.gate,
-                               .grad_gate = x->router.grad_gate };
+    struct sparse_work common = { .stream = x->engine ? x->engine->compute : NULL,
+                                  .capacities = x->uneven.capacities,
+                                  .needed = x->router.needed,
+                                  .gate = x->router.gate,
+                                  .grad_gate = x->router.grad_gate };
 
     /* All pieces have the same tokens, which are sorted once. */
-    sparse_work_shape(&all, x->layer, x->compute_type, x->layer->tokens, 0, x->geometry.capacity);
-    all.at.expected = sparse_work_rows(x->layer, x->layer->tokens, &capacities);
-    all.at.expert = x->router.expert;
-    all.at.slot = x->router.slot;
+    sparse_work_shape(&common, x->layer, x->compute_type, x->layer->tokens, 0,
+                      x->geometry.capacity);
+    common.at.expected = sparse_work_rows(x->layer, x->layer->tokens, &capacities);
+    common.at.expert = x->router.expert;
+    common.at.slot = x->router.slot;
     for (uint32_t i = 0; i < pieces; i++)
-        all.at.hidden = hidden_of(x, i) > all.at.hidden ? hidden_of(x, i) : all.at.hidden;
-    all.first = arena_alloc(arena, (uint64_t)s->experts + 1, sizeof(*all.first));
-    all.choice = arena_alloc(arena, kept_rows_limit(&all.at), sizeof(*all.choice));
-    all.at.first = all.first;
-    all.at.choice = all.choice;
-    all.at.room = x == x->first ? sparse_work_room(&all.at, arena)
-                                : ((struct sparse_experts *)x->first->state)->works[0].at.room;
+        common.at.hidden =
+            units_of_piece(x, i) > common.at.hidden ? units_of_piece(x, i) : common.at.hidden;
+    common.first = arena_alloc(arena, (uint64_t)s->experts + 1, sizeof(*common.first));
+    common.choice = arena_alloc(arena, kept_rows_limit(&common.at), sizeof(*common.choice));
+    common.at.first = common.first;
+    common.at.choice = common.choice;
+    common.at.room = x == x->first ? sparse_work_room(&common.at, arena)
+                                   : ((struct sparse_experts *)x->first->state)->works[0].at.room;
     for (uint32_t i = 0; i < pieces; i++) {
         struct sparse_work *w = &experts->works[i];
 
-        *w = all;
-        w->at.hidden = hidden_of(x, i);
+        *w = common;
+        w->at.hidden = units_of_piece(x, i);
         w->later = i > 0;
         sparse_work_weights(w, &x->weights, i, i == 0);
         sparse_work_layout(w, arena);
@@ -141,16 +143,19 @@ static uint32_t rooms_of(const struct exec *x)
     return x->weights.rooms;
 }
 
-static uint32_t number_of(const struct exec *x, uint32_t piece, bool backward)
+enum direction { FORWARD, BACKWARD };
+
+static uint32_t use_number(const struct exec *x, uint32_t piece, enum direction direction)
 {
     uint32_t forward = (uint32_t)(x - x->first) * x->weights.piece_count + piece;
 
-    return backward ? 2 * pieces_of(x) - 1 - forward : forward;
+    return direction == BACKWARD ? 2 * pieces_of(x) - 1 - forward : forward;
 }
 
 static int fetch_use(const struct exec *x, uint32_t number)
 {
-    uint32_t all = pieces_of(x), forward = number < all ? number : 2 * all - 1 - number;
+    uint32_t piece_count = pieces_of(x),
+             forward = number < piece_count ? number : 2 * piece_count - 1 - number;
     uint32_t pieces = x->weights.piece_count;
 
     return weights_fetch(&x->first[forward / pieces].weights, x->engine, forward % pieces);
@@ -164,22 +169,22 @@ static bool is_fetched(const struct exec *x, uint32_t number)
 }
 
 /* Before a use: makes the compute stream wait for the piece, and converts it. */
-static int wait_for_piece(struct exec *x, uint32_t piece, bool backward)
+static int wait_for_piece(struct exec *x, uint32_t piece, enum direction direction)
 {
-    return is_fetched(x, number_of(x, piece, backward))
+    return is_fetched(x, use_number(x, piece, direction))
                ? weights_ready(&x->weights, x->engine, piece)
                : OK;
 }
 
 /* After a use: fetches the piece of the next use of this buffer. */
-static int free_room(struct exec *x, uint32_t piece, bool backward)
+static int free_room(struct exec *x, uint32_t piece, enum direction direction)
 {
     const struct sparse_experts *first = x->first->state;
-    uint32_t next = number_of(x, piece, backward) + rooms_of(x);
-    uint32_t all = pieces_of(x) * (x->layer->shape.pass == MOE_TRAIN ? 2 : 1);
+    uint32_t next = use_number(x, piece, direction) + rooms_of(x);
+    uint32_t use_count = pieces_of(x) * (x->layer->shape.pass == MOE_TRAIN ? 2 : 1);
     struct event *used = first->used[piece % rooms_of(x)];
 
-    if (next >= all || !is_fetched(x, next))
+    if (next >= use_count || !is_fetched(x, next))
         return OK;
     TRY(event_record(used, x->engine->compute));
     TRY(event_wait(used, x->engine->comm));
@@ -221,9 +226,9 @@ static int forward_cached(struct exec *x, const void *tokens, void *y)
     TRY(begin_forward(x, tokens));
     for (uint32_t i = 0; i < x->weights.piece_count; i++) {
         experts->works[i].later = i > 0;
-        TRY(wait_for_piece(x, i, false));
+        TRY(wait_for_piece(x, i, FORWARD));
         TRY(sparse_work_forward(&experts->works[i], tokens, sums));
-        TRY(free_room(x, i, false));
+        TRY(free_room(x, i, FORWARD));
     }
     return experts->sums ? narrow_sums(x, shape_result_rows(&x->layer->shape), sums, y) : OK;
 }
@@ -238,10 +243,10 @@ static int backward_cached(struct exec *x, const void *grad_y, void *grad_x)
         struct sparse_work *w = &experts->works[i];
 
         w->later = i + 1 < x->weights.piece_count;
-        TRY(wait_for_piece(x, i, true));
+        TRY(wait_for_piece(x, i, BACKWARD));
         TRY(sparse_work_backward_out(w, grad_y));
         TRY(sparse_work_backward_in(w, experts->tokens, w->later, x->router.grad_x));
-        TRY(free_room(x, i, true));
+        TRY(free_room(x, i, BACKWARD));
     }
     TRY(router_backward(&x->router, x->engine, true));
     TRY(narrow_sums(x, 1, x->router.grad_x, grad_x));

@@ -9,14 +9,15 @@
 static uint64_t kept_rows(const struct layer *layer, const struct capacities *c)
 {
     const struct moe_shape *s = &layer->shape;
-    uint64_t even = ((uint64_t)layer->tokens * s->top_k + s->experts - 1) / s->experts, sum = 0;
+    uint64_t balanced_count = ((uint64_t)layer->tokens * s->top_k + s->experts - 1) / s->experts,
+             sum = 0;
     struct replay_steps steps = load_steps(layer->load, c->most);
 
     if (layer->load && !c->rows)
         return load_kept(layer->load, c->most, s->experts);
     for (uint32_t i = steps.first; i < steps.first + steps.count; i++)
         for (uint32_t e = 0; e < s->experts; e++) {
-            uint64_t chosen = layer->load ? load_count(layer->load, i, 0, e) : even;
+            uint64_t chosen = layer->load ? load_count(layer->load, i, 0, e) : balanced_count;
 
             sum += chosen < capacity_of(c, e) ? chosen : capacity_of(c, e);
         }
@@ -25,13 +26,13 @@ static uint64_t kept_rows(const struct layer *layer, const struct capacities *c)
 
 uint64_t sparse_work_rows(const struct layer *layer, uint32_t tokens, const struct capacities *c)
 {
-    uint64_t rows, of = layer->load ? layer->load->tokens : layer->tokens;
+    uint64_t rows, load_tokens = layer->load ? layer->load->tokens : layer->tokens;
 
     /* Without a device only sizes are wanted, and they do not depend on the rows. */
-    if (!(layer->load || c->rows) || !layer->device || !layer->device->modelled || !of)
+    if (!(layer->load || c->rows) || !layer->device || !layer->device->modelled || !load_tokens)
         return 0;
     /* 0 would mean that the number is unknown. */
-    rows = (kept_rows(layer, c) * tokens + of - 1) / of;
+    rows = (kept_rows(layer, c) * tokens + load_tokens - 1) / load_tokens;
     return rows ? rows : 1;
 }
 
@@ -110,34 +111,34 @@ int sparse_work_sort(const struct sparse_work *w)
 /* The rows for results: with MOE_COMBINE_CHOICES each choice is like a token of its own. */
 static struct kept_rows results_of(const struct sparse_work *w)
 {
-    struct kept_rows at = w->at;
+    struct kept_rows results = w->at;
 
     if (w->layer->shape.combine == MOE_COMBINE_CHOICES) {
-        at.tokens *= at.top_k;
-        at.top_k = 1;
+        results.tokens *= results.top_k;
+        results.top_k = 1;
     }
-    return at;
+    return results;
 }
 
 int sparse_work_forward(const struct sparse_work *w, const void *tokens, float *sums)
 {
-    struct esmm m = {
+    struct esmm product = {
         .at = w->at, .form = ESMM_FORWARD, .kind = w->layer->shape.activation, .tokens = tokens
     };
-    bool alone = w->layer->shape.combine == MOE_COMBINE_CHOICES;
+    bool per_choice = w->layer->shape.combine == MOE_COMBINE_CHOICES;
 
     if (w->up) {
-        m.weights = w->weights[TENSOR_W3];
-        m.pre = w->up;
-        TRY(launch_esmm(w->stream, &m));
+        product.weights = w->weights[TENSOR_W3];
+        product.pre = w->up;
+        TRY(launch_esmm(w->stream, &product));
     }
-    m.weights = w->weights[TENSOR_W1];
-    m.bias = w->weights[TENSOR_B1];
-    m.bias_stride = w->at.hidden;
-    m.pre = w->pre;
-    m.up = w->up;
-    m.post = w->post;
-    TRY(launch_esmm(w->stream, &m));
+    product.weights = w->weights[TENSOR_W1];
+    product.bias = w->weights[TENSOR_B1];
+    product.bias_stride = w->at.hidden;
+    product.pre = w->pre;
+    product.up = w->up;
+    product.post = w->post;
+    TRY(launch_esmm(w->stream, &product));
     return launch_esmm(w->stream,
                        &(struct esmm){ .at = results_of(w),
                                        .form = ESMM_TOKENS,
@@ -145,7 +146,7 @@ int sparse_work_forward(const struct sparse_work *w, const void *tokens, float *
                                        .weights = w->weights[TENSOR_W2],
                                        .bias = w->weights[TENSOR_B2],
                                        .bias_stride = layer_bias2_stride(&w->layer->shape),
-                                       .gate = alone ? NULL : w->gate,
+                                       .gate = per_choice ? NULL : w->gate,
                                        .rows = w->post,
                                        .sums = sums });
 }

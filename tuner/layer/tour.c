@@ -61,14 +61,14 @@ static void layout_rows(struct exec *x, uint32_t i, struct arena *arena)
 {
     const struct moe_shape *s = &x->layer->shape;
     const struct parts *parts = x->layer->parts;
-    const struct parts_exchange m = exchange_of(x, i, 0, NULL);
+    const struct parts_exchange exchange = exchange_of(x, i, 0, NULL);
     struct tour_chunk *c = &((struct tour *)x->state)->chunks[i];
     uint64_t ranks = parts->ranks, choices;
 
-    c->all = (uint32_t)parts_sum(parts->tokens, parts->ranks, i, m.pieces);
-    c->own = part_piece(x->layer->tokens, i, m.pieces);
-    c->before = parts_before(&m);
-    c->from = part_cut(x->layer->tokens, i, m.pieces);
+    c->all = (uint32_t)parts_sum(parts->tokens, parts->ranks, i, exchange.pieces);
+    c->own = part_piece(x->layer->tokens, i, exchange.pieces);
+    c->before = parts_before(&exchange);
+    c->from = part_cut(x->layer->tokens, i, exchange.pieces);
     choices = (uint64_t)c->all * s->top_k;
     c->x = arena_alloc(arena, c->all, row_bytes(x));
     c->partial = arena_alloc(arena, c->all, row_bytes(x));
@@ -123,23 +123,24 @@ static void layout(struct exec *x, struct arena *arena)
     struct tour *tour = x->state;
     const struct kept_rows *largest = &tour->chunks[0].work.at;
     struct kept_room room;
-    uint32_t most = 0;
+    uint32_t tokens_most = 0;
 
     tour->count = x->geometry.chunks;
     for (uint32_t i = 0; i < tour->count; i++) {
-        const struct kept_rows *at = &tour->chunks[i].work.at;
+        const struct kept_rows *chunk_rows = &tour->chunks[i].work.at;
 
         layout_rows(x, i, arena);
         layout_work(x, i, arena);
-        largest = kept_rows_limit(at) > kept_rows_limit(largest) ? at : largest;
-        most = tour->chunks[i].all > most ? tour->chunks[i].all : most;
+        largest = kept_rows_limit(chunk_rows) > kept_rows_limit(largest) ? chunk_rows : largest;
+        tokens_most = tour->chunks[i].all > tokens_most ? tour->chunks[i].all : tokens_most;
     }
     room = x == x->first ? sparse_work_room(largest, arena)
                          : ((struct tour *)x->first->state)->chunks[0].work.at.room;
     for (uint32_t i = 0; i < tour->count; i++)
         tour->chunks[i].work.at.room = room;
     if (s->dtype != MOE_F32)
-        tour->sums = arena_alloc(arena, size_product(most, s->model_dim), sizeof(*tour->sums));
+        tour->sums =
+            arena_alloc(arena, size_product(tokens_most, s->model_dim), sizeof(*tour->sums));
 }
 
 /* ---- Open and close */
@@ -147,19 +148,19 @@ static void layout(struct exec *x, struct arena *arena)
 static int add_gather(const struct exec *x, uint32_t i, size_t unit, void *whole,
                       struct batch *batch)
 {
-    const struct parts_exchange m = exchange_of(x, i, unit, whole);
+    const struct parts_exchange exchange = exchange_of(x, i, unit, whole);
 
-    return parts_gather(&m, batch);
+    return parts_gather(&exchange, batch);
 }
 
 static int add_scatter(const struct exec *x, uint32_t i, size_t unit, void *whole, void *parts,
                        struct batch *batch)
 {
-    struct parts_exchange m = exchange_of(x, i, unit, whole);
+    struct parts_exchange exchange = exchange_of(x, i, unit, whole);
 
-    m.own = parts;
-    m.own_step = part_piece(x->layer->tokens, i, m.pieces) * unit;
-    return parts_scatter(&m, batch);
+    exchange.own = parts;
+    exchange.own_step = part_piece(x->layer->tokens, i, exchange.pieces) * unit;
+    return parts_scatter(&exchange, batch);
 }
 
 static int open_chunk(const struct exec *x, uint32_t i, struct tour_chunk *c)
@@ -233,14 +234,16 @@ static int put_rows(const struct exec *x, const struct tour_chunk *c, const void
                                        .to = all + c->before * row_bytes(x) });
 }
 
-static int exchange(const struct exec *x, const struct batch *batch, struct event *over)
+static int enqueue_exchange(const struct exec *x, const struct batch *batch, struct event *finished)
 {
     TRY(wire_exchange(x->engine->wire, x->engine->comm, batch));
-    return event_record(over, x->engine->comm);
+    return event_record(finished, x->engine->comm);
 }
 
+enum direction { FORWARD, BACKWARD };
+
 /* Sends all chunks, after the compute stream has put this rank's rows in place. */
-static int send_chunks(const struct exec *x, bool back)
+static int send_chunks(const struct exec *x, enum direction direction)
 {
     const struct tour *tour = x->state;
 
@@ -249,7 +252,7 @@ static int send_chunks(const struct exec *x, bool back)
     for (uint32_t i = 0; i < tour->count; i++) {
         const struct tour_chunk *c = &tour->chunks[i];
 
-        TRY(exchange(x, back ? &c->send_grads : &c->send_x, c->arrived));
+        TRY(enqueue_exchange(x, direction == BACKWARD ? &c->send_grads : &c->send_x, c->arrived));
     }
     return OK;
 }
@@ -262,7 +265,7 @@ static float *sums_of(const struct exec *x, const struct tour_chunk *c)
     return tour->sums ? tour->sums : (float *)c->partial;
 }
 
-static int return_chunk(const struct exec *x, const struct tour_chunk *c, bool back)
+static int return_chunk(const struct exec *x, const struct tour_chunk *c, enum direction direction)
 {
     const struct moe_shape *s = &x->layer->shape;
     const float *sums = sums_of(x, c);
@@ -278,7 +281,8 @@ static int return_chunk(const struct exec *x, const struct tour_chunk *c, bool b
                                         .to = c->partial }));
     TRY(event_record(c->done, x->engine->compute));
     TRY(event_wait(c->done, x->engine->comm));
-    return exchange(x, back ? &c->return_grads : &c->return_y, c->returned);
+    return enqueue_exchange(x, direction == BACKWARD ? &c->return_grads : &c->return_y,
+                            c->returned);
 }
 
 /* Adds up the parts of all ranks for this rank's tokens, rows of `width`. */
@@ -310,17 +314,17 @@ static int forward(struct exec *x, const void *tokens, void *y)
 
     for (uint32_t i = 0; i < tour->count; i++) {
         const struct tour_chunk *c = &tour->chunks[i];
-        uint64_t k = s->top_k, from = c->from * k;
+        uint64_t k = s->top_k, first_choice = c->from * k;
         struct pack_choices pack = { .choices = c->own * k,
-                                     .expert = x->router.expert + from,
-                                     .slot = x->router.slot + from,
-                                     .gate = x->router.gate + from,
+                                     .expert = x->router.expert + first_choice,
+                                     .slot = x->router.slot + first_choice,
+                                     .gate = x->router.gate + first_choice,
                                      .to = c->choices + c->before * k };
 
         TRY(put_rows(x, c, tokens, c->x));
         TRY(launch_pack_choices(compute, &pack));
     }
-    TRY(send_chunks(x, false));
+    TRY(send_chunks(x, FORWARD));
     TRY(weights_ready(&x->weights, x->engine, 0));
     for (uint32_t i = 0; i < tour->count; i++) {
         const struct tour_chunk *c = &tour->chunks[i];
@@ -337,7 +341,7 @@ static int forward(struct exec *x, const void *tokens, void *y)
         TRY(launch_recount(compute, &recount));
         TRY(sparse_work_sort(&c->work));
         TRY(sparse_work_forward(&c->work, c->x, sums_of(x, c)));
-        TRY(return_chunk(x, c, false));
+        TRY(return_chunk(x, c, FORWARD));
     }
     for (uint32_t i = 0; i < tour->count; i++) {
         const struct tour_chunk *c = &tour->chunks[i];
@@ -357,7 +361,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
 
     for (uint32_t i = 0; i < tour->count; i++)
         TRY(put_rows(x, &tour->chunks[i], grad_y, tour->chunks[i].grad));
-    TRY(send_chunks(x, true));
+    TRY(send_chunks(x, BACKWARD));
     if (x->geometry.slice != 0) /* a rank that does not add b2 has a zero gradient of it */
         TRY(launch_fill(compute,
                         &(struct fill){ b2->grad, b2->all * dtype_bytes(x->compute_type) }));
@@ -367,7 +371,7 @@ static int backward(struct exec *x, const void *grad_y, void *grad_x)
         TRY(event_wait(c->arrived, compute));
         TRY(sparse_work_backward_out(&c->work, c->grad));
         TRY(sparse_work_backward_in(&c->work, c->x, false, sums_of(x, c)));
-        TRY(return_chunk(x, c, true));
+        TRY(return_chunk(x, c, BACKWARD));
     }
     TRY(weights_reduce(&x->weights, x->engine));
     for (uint32_t i = 0; i < tour->count; i++) {

@@ -24,13 +24,13 @@ static size_t bytes_of(const struct trip *trip, uint64_t rows)
  * in any case.  With unequal experts the mean block counts, which is the same on every rank. */
 static bool can_be_direct(const struct trip *trip, const struct wire *wire)
 {
-    size_t all = bytes_of(trip, geometry_before(trip->geometry, trip->experts));
+    size_t sent_bytes = bytes_of(trip, geometry_before(trip->geometry, trip->experts));
 
     if (!wire || !wire->separate_bytes || trip->algorithm != MOE_A2A_LINEAR ||
         is_local(trip->geometry) || trip->rigid)
         return false;
-    return trip->geometry->local == 1 ||
-           (trip->dtype == trip->compute_type && all / trip->experts >= wire->separate_bytes);
+    return trip->geometry->local == 1 || (trip->dtype == trip->compute_type &&
+                                          sent_bytes / trip->experts >= wire->separate_bytes);
 }
 
 static bool needs_no_pack(const struct trip *trip)
@@ -61,8 +61,10 @@ static uint64_t scratch_elements(struct trip *trip, const struct topology *topol
         return a2a_scratch(trip->algorithm, topology,
                            size_product(geometry_local_rows(g), trip->width));
     trip->scratch_rows = 0;
-    for (uint32_t i = 0; i < 2 * g->chunks; i++) {
-        const struct uneven_leg leg = { trip->uneven, g, i / 2, i % 2 };
+    for (uint32_t i = 0; i < 2 * g->chunks; i++) { /* each chunk has two legs: there and back */
+        const struct uneven_leg leg = {
+            .uneven = trip->uneven, .geometry = g, .chunk = i / 2, .back = i % 2
+        };
         uint64_t rows = a2a_scratch_rows(trip->algorithm, topology, uneven_rows(&leg));
 
         trip->scratch_rows = rows > trip->scratch_rows ? rows : trip->scratch_rows;
@@ -174,7 +176,7 @@ static int add_block(const struct trip_leg *leg, uint64_t peer, uint64_t local, 
 
 /* Adds the transfers of a direct trip's leg.  A rank begins with itself and its right neighbour, as
  * in batch_add(). */
-static int list_blocks(const void *self, struct batch *batch)
+static int add_direct_blocks(const void *self, struct batch *batch)
 {
     const struct trip_leg *leg = self;
     const struct geometry *g = leg->trip->geometry;
@@ -200,10 +202,12 @@ static int open_leg(struct trip *trip, struct wire *wire, bool back, uint32_t i)
                              .naive = trip->naive,
                              .ctas = trip->ctas,
                              .among = { g->first_peer, (int)g->peers },
-                             .add_transfers = trip->direct ? list_blocks : NULL,
+                             .add_transfers = trip->direct ? add_direct_blocks : NULL,
                              .self = leg };
 
-    *leg = (struct trip_leg){ { trip->uneven, g, i, back }, trip };
+    *leg = (struct trip_leg){
+        .rows = { .uneven = trip->uneven, .geometry = g, .chunk = i, .back = back }, .trip = trip
+    };
     if (is_uneven(trip)) {
         call.rows = uneven_rows(&leg->rows);
         call.tables = back ? trip->uneven->returns[i] : trip->uneven->sends[i];
@@ -249,8 +253,9 @@ void trip_close(struct trip *trip)
 }
 
 /* Copies rows by a table, for experts with different numbers of rows. */
-static int copy(const struct trip *trip, struct stream *stream, const struct block_table *table,
-                uint64_t terms, uint32_t from_type, const void *from, uint32_t to_type, void *to)
+static int copy_rows(const struct trip *trip, struct stream *stream,
+                     const struct block_table *table, uint64_t terms, uint32_t from_type,
+                     const void *from, uint32_t to_type, void *to)
 {
     return launch_move_rows(stream, &(struct move_rows){ .from_type = from_type,
                                                          .to_type = to_type,
@@ -266,15 +271,15 @@ static int copy(const struct trip *trip, struct stream *stream, const struct blo
 /* Packs one chunk from `home` (E,C,D).  The packed block of expert e, slice p and share t has
  * number (e
  * * copies + p) * shares + t, which is the order of ranks. */
-static int pack(struct trip *trip, struct stream *stream, uint32_t i)
+static int pack_chunk(struct trip *trip, struct stream *stream, uint32_t i)
 {
     const struct geometry *g = trip->geometry;
     uint64_t block = g->chunk_rows * trip->width;
     size_t start = i * block * dtype_bytes(trip->dtype);
 
     if (is_uneven(trip))
-        return copy(trip, stream, &trip->uneven->pack[i], 1, trip->dtype, trip->home, trip->dtype,
-                    chunk_at(trip->send, i));
+        return copy_rows(trip, stream, &trip->uneven->pack[i], 1, trip->dtype, trip->home,
+                         trip->dtype, chunk_at(trip->send, i));
     return launch_move(stream,
                        &(struct move){ .from_type = trip->dtype,
                                        .to_type = trip->dtype,
@@ -288,15 +293,15 @@ static int pack(struct trip *trip, struct stream *stream, uint32_t i)
 }
 
 /* Unpacks one chunk to `back`, and adds up the partial results of slices. */
-static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
+static int unpack_chunk(struct trip *trip, struct stream *stream, uint32_t i)
 {
     const struct geometry *g = trip->geometry;
     uint64_t block = g->chunk_rows * trip->width;
     size_t start = i * block * dtype_bytes(trip->dtype);
 
     if (is_uneven(trip))
-        return copy(trip, stream, &trip->uneven->unpack[i], g->copies, trip->dtype,
-                    chunk_at(trip->back_recv, i), trip->dtype, trip->back);
+        return copy_rows(trip, stream, &trip->uneven->unpack[i], g->copies, trip->dtype,
+                         chunk_at(trip->back_recv, i), trip->dtype, trip->back);
     return launch_move(stream, &(struct move){ .from_type = trip->dtype,
                                                .to_type = trip->dtype,
                                                .block = block,
@@ -309,19 +314,24 @@ static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
                                                .to = (char *)trip->back + start });
 }
 
+enum rearrangement { ARRANGE, RESTORE };
+
 /* Reorders blocks from (peers, local), as received, to (local, peers), for experts; with
- * `restores`, back.  It also converts the type. */
-static int rearrange(const struct trip *trip, struct stream *stream, uint32_t i, bool restores,
-                     uint32_t from_type, const void *from, uint32_t to_type, void *to)
+ * RESTORE, back.  It also converts the type. */
+static int rearrange(const struct trip *trip, struct stream *stream, uint32_t i,
+                     enum rearrangement how, uint32_t from_type, const void *from, uint32_t to_type,
+                     void *to)
 {
     const struct geometry *g = trip->geometry;
-    uint64_t rows = restores ? g->local : g->peers, columns = restores ? g->peers : g->local;
+    uint64_t rows = how == RESTORE ? g->local : g->peers;
+    uint64_t columns = how == RESTORE ? g->peers : g->local;
 
     if (arranged_as_received(trip))
         return OK;
     if (is_uneven(trip))
-        return copy(trip, stream, restores ? &trip->uneven->restore[i] : &trip->uneven->arrange[i],
-                    1, from_type, from, to_type, to);
+        return copy_rows(trip, stream,
+                         how == RESTORE ? &trip->uneven->restore[i] : &trip->uneven->arrange[i], 1,
+                         from_type, from, to_type, to);
     return launch_move(stream, &(struct move){ .from_type = from_type,
                                                .to_type = to_type,
                                                .block = g->chunk_rows * trip->width,
@@ -347,7 +357,7 @@ static bool has_returned_event(const struct trip *trip, uint32_t i)
     return !is_local(trip->geometry) && (i == trip->geometry->chunks - 1 || !needs_no_unpack(trip));
 }
 
-static int send(struct trip *trip, struct engine *engine, uint32_t i)
+static int send_chunk(struct trip *trip, struct engine *engine, uint32_t i)
 {
     if (is_local(trip->geometry) || i >= trip->geometry->chunks)
         return OK;
@@ -370,12 +380,12 @@ int trip_depart(struct trip *trip, struct engine *engine)
 {
     for (uint32_t i = 0; i < trip->geometry->chunks; i++) {
         if (!needs_no_pack(trip))
-            TRY(pack(trip, engine->compute, i));
+            TRY(pack_chunk(trip, engine->compute, i));
         if (has_packed_event(trip, i))
             TRY(event_record(trip->packed[i], engine->compute));
     }
     for (uint32_t i = 0; i < sends_ahead(engine); i++)
-        TRY(send(trip, engine, i));
+        TRY(send_chunk(trip, engine, i));
     return OK;
 }
 
@@ -384,13 +394,13 @@ int trip_compute(struct trip *trip, struct engine *engine, trip_experts *experts
     const struct geometry *g = trip->geometry;
 
     for (uint32_t i = 0; i < g->chunks; i++) {
-        TRY(send(trip, engine, i + sends_ahead(engine)));
+        TRY(send_chunk(trip, engine, i + sends_ahead(engine)));
         if (!is_local(g))
             TRY(event_wait(trip->arrived[i], engine->compute));
-        TRY(rearrange(trip, engine->compute, i, false, trip->dtype, chunk_at(trip->recv, i),
+        TRY(rearrange(trip, engine->compute, i, ARRANGE, trip->dtype, chunk_at(trip->recv, i),
                       trip->compute_type, chunk_at(trip->in, i)));
         TRY(experts(self, i, chunk_at(trip->in, i), chunk_at(trip->out, i)));
-        TRY(rearrange(trip, engine->compute, i, true, trip->compute_type, chunk_at(trip->out, i),
+        TRY(rearrange(trip, engine->compute, i, RESTORE, trip->compute_type, chunk_at(trip->out, i),
                       trip->dtype, chunk_at(trip->back_send, i)));
         TRY(event_record(trip->done[i], engine->compute));
     }
@@ -416,7 +426,7 @@ int trip_unpack(struct trip *trip, struct engine *engine)
         if (has_returned_event(trip, i))
             TRY(event_wait(trip->returned[i], engine->compute));
         if (!needs_no_unpack(trip))
-            TRY(unpack(trip, engine->compute, i));
+            TRY(unpack_chunk(trip, engine->compute, i));
     }
     return OK;
 }

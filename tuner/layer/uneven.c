@@ -68,14 +68,14 @@ static uint64_t rows_of_peer(const struct uneven *u, uint64_t peer, uint64_t exp
 }
 
 /* Where a chunk of a share begins among n rows. */
-static uint64_t cut_at(const struct geometry *g, uint64_t n, uint64_t share, uint64_t chunk)
+static uint64_t cut_begin(const struct geometry *g, uint64_t n, uint64_t share, uint64_t chunk)
 {
     return n * (share * g->chunks + chunk) / ((uint64_t)g->shares * g->chunks);
 }
 
 static uint64_t cut_rows(const struct geometry *g, uint64_t n, uint64_t share, uint64_t chunk)
 {
-    return cut_at(g, n, share, chunk + 1) - cut_at(g, n, share, chunk);
+    return cut_begin(g, n, share, chunk + 1) - cut_begin(g, n, share, chunk);
 }
 
 /* Rows from one peer to another in a leg.  Peers are ordered by expert, then slice, then share. */
@@ -83,12 +83,13 @@ static uint64_t rows_between(const void *self, int from, int to)
 {
     const struct uneven_leg *leg = self;
     const struct geometry *g = leg->geometry;
-    uint64_t each = (uint64_t)g->copies * g->shares, sum = 0;
+    uint64_t ranks_per_expert = (uint64_t)g->copies * g->shares, sum = 0;
     uint64_t source = (uint64_t)(leg->back ? to : from), peer = (uint64_t)(leg->back ? from : to);
 
-    for (uint64_t l = 0; l < g->local; l++)
-        sum += cut_rows(g, rows_of_peer(leg->uneven, source, peer / each * g->local + l),
-                        peer % g->shares, leg->chunk);
+    for (uint64_t local = 0; local < g->local; local++)
+        sum += cut_rows(
+            g, rows_of_peer(leg->uneven, source, peer / ranks_per_expert * g->local + local),
+            peer % g->shares, leg->chunk);
     return sum;
 }
 
@@ -146,20 +147,20 @@ static void write_numbers(struct uneven *u, const struct moe_shape *shape, const
 {
     uint32_t experts = geometry_experts(g, shape), first = geometry_first_expert(g, shape);
     const struct capacities agreed = uneven_capacities(u, g);
-    uint64_t *to = reserve_numbers(image, shape->experts, &u->capacities);
+    uint64_t *numbers = reserve_numbers(image, shape->experts, &u->capacities);
 
-    for (uint32_t e = 0; to && e < shape->experts; e++)
-        to[e] = capacity_of(&agreed, e);
-    to = reserve_numbers(image, (uint64_t)experts + 1, &u->first);
+    for (uint32_t e = 0; numbers && e < shape->experts; e++)
+        numbers[e] = capacity_of(&agreed, e);
+    numbers = reserve_numbers(image, (uint64_t)experts + 1, &u->first);
     u->total = 0;
     for (uint32_t e = 0; e <= experts; e++) {
-        if (to)
-            to[e] = u->total;
+        if (numbers)
+            numbers[e] = u->total;
         u->total += e < experts ? rows_of_peer(u, g->self, e) : 0;
     }
-    to = reserve_numbers(image, experts, &u->room);
-    for (uint32_t e = 0; to && e < experts; e++)
-        to[e] = capacity_of(&agreed, first + e) * g->sources;
+    numbers = reserve_numbers(image, experts, &u->room);
+    for (uint32_t e = 0; numbers && e < experts; e++)
+        numbers[e] = capacity_of(&agreed, first + e) * g->sources;
 }
 
 /* Makes the tables of pack and unpack: between `home`, where an expert's rows lie together, and
@@ -167,27 +168,27 @@ static void write_numbers(struct uneven *u, const struct moe_shape *shape, const
 static void write_pack(struct uneven *u, const struct geometry *g, uint32_t experts, uint32_t chunk,
                        struct image *image)
 {
-    uint64_t each = (uint64_t)g->copies * g->shares, home = 0, sent = 0, shared = 0;
+    uint64_t ranks_per_expert = (uint64_t)g->copies * g->shares, home = 0, sent = 0, shared = 0;
     struct block_table *pack = &u->pack[chunk], *unpack = &u->unpack[chunk];
-    struct row_block *out = reserve_table(image, experts * each, pack);
-    struct row_block *back = reserve_table(image, (uint64_t)experts * g->shares, unpack);
+    struct row_block *next_pack = reserve_table(image, experts * ranks_per_expert, pack);
+    struct row_block *next_unpack = reserve_table(image, (uint64_t)experts * g->shares, unpack);
 
     for (uint64_t e = 0; e < experts; e++) {
-        uint64_t n = rows_of_peer(u, g->self, e), slice = 0;
+        uint64_t rows = rows_of_peer(u, g->self, e), slice_rows = 0;
 
         for (uint64_t share = 0; share < g->shares; share++)
-            slice += cut_rows(g, n, share, chunk);
-        for (uint64_t place = 0; place < each; place++) {
-            uint64_t share = place % g->shares, at = home + cut_at(g, n, share, chunk);
+            slice_rows += cut_rows(g, rows, share, chunk);
+        for (uint64_t place = 0; place < ranks_per_expert; place++) {
+            uint64_t share = place % g->shares, begin = home + cut_begin(g, rows, share, chunk);
 
-            if (out)
-                *out++ = (struct row_block){ sent, at, sent, 0 };
-            if (back && place < g->shares)
-                *back++ = (struct row_block){ shared, sent, at, slice };
-            shared += place < g->shares ? cut_rows(g, n, share, chunk) : 0;
-            sent += cut_rows(g, n, share, chunk);
+            if (next_pack)
+                *next_pack++ = (struct row_block){ .first = sent, .from = begin, .to = sent };
+            if (next_unpack && place < g->shares)
+                *next_unpack++ = (struct row_block){ shared, sent, begin, slice_rows };
+            shared += place < g->shares ? cut_rows(g, rows, share, chunk) : 0;
+            sent += cut_rows(g, rows, share, chunk);
         }
-        home += n;
+        home += rows;
     }
     pack->rows = sent;
     unpack->rows = shared;
@@ -198,29 +199,29 @@ static void write_pack(struct uneven *u, const struct geometry *g, uint32_t expe
 static void write_arrange(struct uneven *u, const struct geometry *g, uint32_t chunk,
                           struct image *image)
 {
-    uint64_t count = (uint64_t)g->local * g->peers, at = 0;
+    uint64_t count = (uint64_t)g->local * g->peers, row = 0;
     uint64_t share = g->self % g->shares;
     uint64_t *seen = u->seen + (uint64_t)chunk * (g->local + 1);
     struct row_block *arrange = reserve_table(image, count, &u->arrange[chunk]);
     struct row_block *restore = reserve_table(image, count, &u->restore[chunk]);
 
-    for (uint64_t l = 0; l < g->local; l++) {
-        seen[l] = at;
+    for (uint64_t local = 0; local < g->local; local++) {
+        seen[local] = row;
         for (uint64_t peer = 0; peer < g->peers; peer++) {
             if (arrange)
-                arrange[l * g->peers + peer] = (struct row_block){ .first = at, .to = at };
-            at += cut_rows(g, rows_of_peer(u, peer, g->first + l), share, chunk);
+                arrange[local * g->peers + peer] = (struct row_block){ .first = row, .to = row };
+            row += cut_rows(g, rows_of_peer(u, peer, g->first + local), share, chunk);
         }
     }
-    seen[g->local] = u->arrange[chunk].rows = u->restore[chunk].rows = at;
-    at = 0;
+    seen[g->local] = u->arrange[chunk].rows = u->restore[chunk].rows = row;
+    row = 0;
     for (uint64_t peer = 0; arrange && peer < g->peers; peer++)
-        for (uint64_t l = 0; l < g->local; l++) {
-            struct row_block *block = &arrange[l * g->peers + peer];
+        for (uint64_t local = 0; local < g->local; local++) {
+            struct row_block *block = &arrange[local * g->peers + peer];
 
-            block->from = at;
-            restore[peer * g->local + l] = (struct row_block){ at, block->to, at, 0 };
-            at += cut_rows(g, rows_of_peer(u, peer, g->first + l), share, chunk);
+            block->from = row;
+            restore[peer * g->local + local] = (struct row_block){ row, block->to, row, 0 };
+            row += cut_rows(g, rows_of_peer(u, peer, g->first + local), share, chunk);
         }
 }
 
@@ -238,35 +239,38 @@ static void write_all(struct uneven *u, const struct moe_shape *shape, const str
         for (int back = 0; back < 2; back++) {
             struct uneven_leg leg = { u, g, i, back };
             struct block_table table;
-            struct row_block *to = reserve_table(image, tables, &table);
+            struct row_block *leg_table = reserve_table(image, tables, &table);
 
-            *(back ? &u->returns[i] : &u->sends[i]) = table.blocks;
-            if (to && tables)
-                a2a_fill_tables(algorithm, topology, uneven_rows(&leg), to);
+            if (back)
+                u->returns[i] = table.blocks;
+            else
+                u->sends[i] = table.blocks;
+            if (leg_table && tables)
+                a2a_fill_tables(algorithm, topology, uneven_rows(&leg), leg_table);
         }
     }
     local = reserve_numbers(image, g->chunks * ((uint64_t)g->local + 1), &u->local);
-    for (uint64_t l = 0; local && l < g->chunks * ((uint64_t)g->local + 1); l++)
-        local[l] = u->seen[l];
+    for (uint64_t i = 0; local && i < g->chunks * ((uint64_t)g->local + 1); i++)
+        local[i] = u->seen[i];
 }
 
 void uneven_layout(struct uneven *u, const struct moe_shape *shape, const struct geometry *g,
                    uint32_t algorithm, const struct topology *topology, struct arena *arena)
 {
-    struct image image = { NULL, NULL, 0 };
+    struct image image = { .words = 0 };
 
     if (!uneven_applies(u))
         return;
     write_all(u, shape, g, algorithm, topology, &image);
     u->words = image.words;
-    image = (struct image){ NULL, arena_alloc(arena, image.words, sizeof(uint64_t)), 0 };
+    image = (struct image){ .device = arena_alloc(arena, image.words, sizeof(uint64_t)) };
     write_all(u, shape, g, algorithm, topology, &image);
 }
 
 int uneven_fill(struct uneven *u, const struct moe_shape *shape, const struct geometry *g,
                 uint32_t algorithm, const struct topology *topology, struct device *device)
 {
-    struct image image = { NULL, (const char *)u->capacities, 0 };
+    struct image image = { .device = (const char *)u->capacities };
 
     if (!uneven_applies(u))
         return OK;

@@ -41,14 +41,14 @@ static void *take_or_share(struct arena *arena, bool shares, void *theirs, uint6
 /* Units of the largest piece, which is the size of a shared buffer. */
 static uint32_t units_most(const struct weights *weights)
 {
-    uint32_t most = 0;
+    uint32_t largest = 0;
 
     for (uint32_t i = 0; i < weights->piece_count; i++)
-        most = weights->pieces[i].units > most ? weights->pieces[i].units : most;
-    return most;
+        largest = weights->pieces[i].units > largest ? weights->pieces[i].units : largest;
+    return largest;
 }
 
-static void weight_layout(struct weights *weights, enum tensor i, const struct wire *wire,
+static void layout_tensor(struct weights *weights, enum tensor i, const struct wire *wire,
                           struct arena *arena)
 {
     const struct layer *layer = weights->layer;
@@ -56,29 +56,34 @@ static void weight_layout(struct weights *weights, enum tensor i, const struct w
     const struct weight *first = weights->first ? &weights->first->tensors[i] : w;
     size_t storage = dtype_bytes(layer->shape.dtype), compute = dtype_bytes(weights->compute_type);
     /* True where kernels can read the tensor as it is stored. */
-    bool as_it_is =
+    bool is_read_as_stored =
         weights->compute_type == layer->shape.dtype && !(is_bias(i) && units_first(weights));
     bool shared = w->group.count > 1;
-    bool again = weights->first != NULL, cached = again && weights->rooms;
-    uint64_t room = w->all; /* elements that are gathered at the same time */
+    bool is_later_layer = weights->first != NULL, shares_pieces = is_later_layer && weights->rooms;
+    uint64_t gathered = w->all; /* elements that are gathered at the same time */
 
     if (weights->rooms && w->unit && shared)
-        room = size_product(w->unit, (uint64_t)weights->rooms * units_most(weights));
-    w->whole = shared ? take_or_share(arena, cached, first->whole, room, storage) : layer->slice[i];
-    w->compute = as_it_is ? w->whole : take_or_share(arena, cached, first->compute, room, compute);
+        gathered = size_product(w->unit, (uint64_t)weights->rooms * units_most(weights));
+    w->whole = shared ? take_or_share(arena, shares_pieces, first->whole, gathered, storage)
+                      : layer->slice[i];
+    w->compute = is_read_as_stored
+                     ? w->whole
+                     : take_or_share(arena, shares_pieces, first->compute, gathered, compute);
     if (layer->shape.pass != MOE_TRAIN)
         return;
-    w->grad = shared || !as_it_is ? take_or_share(arena, again, first->grad, w->all, compute)
-                                  : layer->grad[i];
+    w->grad = shared || !is_read_as_stored
+                  ? take_or_share(arena, is_later_layer, first->grad, w->all, compute)
+                  : layer->grad[i];
     if (!shared) {
         w->grad_out = layer->grad[i];
         return;
     }
-    w->grad_out =
-        as_it_is ? w->grad : take_or_share(arena, again, first->grad_out, w->all, storage);
+    w->grad_out = is_read_as_stored
+                      ? w->grad
+                      : take_or_share(arena, is_later_layer, first->grad_out, w->all, storage);
     w->parts = is_summed_by_wire(weights, wire, w)
                    ? NULL
-                   : take_or_share(arena, again, first->parts,
+                   : take_or_share(arena, is_later_layer, first->parts,
                                    size_product(w->slice, (uint64_t)w->group.count), storage);
 }
 
@@ -125,7 +130,7 @@ void weights_layout(struct weights *weights, const struct layer *layer, const st
         w->all = w->unit && w->group.count > 1 ? size_product(w->unit, shape->hidden_dim)
                                                : size_product(w->slice, (uint64_t)w->group.count);
         if (layer_slice(shape, i))
-            weight_layout(weights, i, wire, arena);
+            layout_tensor(weights, i, wire, arena);
     }
 }
 
@@ -166,18 +171,18 @@ static int add_gather(struct weights *weights, const struct wire *wire, enum ten
     const struct weight *w = &weights->tensors[t];
     struct batch *batch = &weights->pieces[i].gather;
     void *slice = weights->layer->slice[t];
-    struct parts_exchange m = exchange_of(weights, w, i);
+    struct parts_exchange exchange = exchange_of(weights, w, i);
 
     if (!w->unit)
         return i ? OK
                  : gather_add(batch, wire, w->group, slice, w->whole,
                               w->slice * dtype_bytes(weights->layer->shape.dtype));
-    m.own = own_piece(weights, w, i, slice);
-    m.whole = (char *)w->whole + weights->pieces[i].place * unit_bytes(weights, w);
+    exchange.own = own_piece(weights, w, i, slice);
+    exchange.whole = (char *)w->whole + weights->pieces[i].place * unit_bytes(weights, w);
     if (parts_hidden_equal(weights->layer->parts))
-        return gather_add(batch, wire, w->group, m.own, m.whole,
+        return gather_add(batch, wire, w->group, exchange.own, exchange.whole,
                           units_of(weights, i, 0) * unit_bytes(weights, w));
-    return parts_gather(&m, batch);
+    return parts_gather(&exchange, batch);
 }
 
 static int add_scatter(struct weights *weights, const struct wire *wire, enum tensor t, uint32_t i)
@@ -185,7 +190,7 @@ static int add_scatter(struct weights *weights, const struct wire *wire, enum te
     const struct weight *w = &weights->tensors[t];
     uint32_t dtype = weights->layer->shape.dtype;
     size_t slice = w->slice * dtype_bytes(dtype);
-    struct parts_exchange m = exchange_of(weights, w, i);
+    struct parts_exchange exchange = exchange_of(weights, w, i);
     void *grad = weights->layer->grad[t];
 
     if (!w->unit && i)
@@ -194,13 +199,14 @@ static int add_scatter(struct weights *weights, const struct wire *wire, enum te
         return reduce_add(&weights->scatter, w->group, w->grad_out, grad, slice, dtype);
     if (!w->unit)
         return scatter_add(&weights->scatter, wire, w->group, w->grad_out, w->parts, slice);
-    m.whole = (char *)w->grad_out + weights->pieces[i].first * unit_bytes(weights, w);
+    exchange.whole = (char *)w->grad_out + weights->pieces[i].first * unit_bytes(weights, w);
     if (is_summed_by_wire(weights, wire, w))
-        return reduce_add(&weights->scatter, w->group, m.whole, own_piece(weights, w, i, grad),
+        return reduce_add(&weights->scatter, w->group, exchange.whole,
+                          own_piece(weights, w, i, grad),
                           units_of(weights, i, 0) * unit_bytes(weights, w), dtype);
-    m.own = own_piece(weights, w, i, w->parts);
-    m.own_step = slice;
-    return parts_scatter(&m, &weights->scatter);
+    exchange.own = own_piece(weights, w, i, w->parts);
+    exchange.own_step = slice;
+    return parts_scatter(&exchange, &weights->scatter);
 }
 
 int weights_open(struct weights *weights, struct engine *engine)
@@ -323,8 +329,10 @@ static int turn_bias(const struct weights *weights, struct stream *stream,
                       .to = c->to };
 
     if (c->home) {
-        m.from_stride[0] = m.to_stride[0], m.from_stride[1] = m.to_stride[1];
-        m.to_stride[0] = 1, m.to_stride[1] = experts;
+        m.from_stride[0] = m.to_stride[0];
+        m.from_stride[1] = m.to_stride[1];
+        m.to_stride[0] = 1;
+        m.to_stride[1] = experts;
     }
     return launch_weight_move(stream, &m);
 }

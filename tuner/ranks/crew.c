@@ -89,15 +89,15 @@ static int start_ranks(struct crew *crew)
 static void end_lost_ranks(struct crew *crew, enum trial_state state, const char *why,
                            struct reply *reply)
 {
-    char how[128] = "";
+    char ending[128] = "";
 
-    launch_end(&crew->ranks, false, how, sizeof(how));
+    launch_end(&crew->ranks, false, ending, sizeof(ending));
     crew->lost = true;
     *reply = (struct reply){ .state = state, .broken = true };
     if (state == TRIAL_TIMEOUT)
         text_put(reply->message, sizeof(reply->message), "%s", why);
     else
-        text_put(reply->message, sizeof(reply->message), "%s: %s", why, how);
+        text_put(reply->message, sizeof(reply->message), "%s: %s", why, ending);
 }
 
 /* The first reply waits for the launcher, too, so its time limit is longer. */

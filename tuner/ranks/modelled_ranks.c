@@ -66,19 +66,20 @@ static void close_workers(struct modelled_ranks *m)
 static int set_classes(struct modelled_ranks *m, const struct moe_shape *shape)
 {
     struct rank_classes classes = rank_classes_of(shape, m->speeds, m->cluster.ranks);
-    bool same = m->classes.count == classes.count;
+    bool is_unchanged = m->classes.count == classes.count;
     int rc;
 
-    for (int i = 0; i < classes.count && same; i++)
-        same = m->classes.at[i].rank == classes.at[i].rank &&
-               m->classes.at[i].pace == classes.at[i].pace;
-    if (same)
+    for (int i = 0; i < classes.count && is_unchanged; i++)
+        is_unchanged = m->classes.at[i].rank == classes.at[i].rank &&
+                       m->classes.at[i].pace == classes.at[i].pace;
+    if (is_unchanged)
         return OK;
     close_workers(m);
     for (int i = 0; i < classes.count; i++) {
-        struct cluster c = cluster_at_pace(m->cluster, classes.at[i].pace);
+        struct cluster class_cluster = cluster_at_pace(m->cluster, classes.at[i].pace);
 
-        TRY_OUT(worker_open_model(&c, classes.at[i].rank, m->speeds, m->seed, &m->workers[i]));
+        TRY_OUT(worker_open_model(&class_cluster, classes.at[i].rank, m->speeds, m->seed,
+                                  &m->workers[i]));
         worker_relaunch(m->workers[i], m->launch);
         m->classes.at[m->classes.count++] = classes.at[i];
     }
@@ -153,25 +154,25 @@ void modelled_ranks_do(struct modelled_ranks *m, const struct order *order, stru
     if (m->classes.count)
         worker_do(m->workers[0], order, reply);
     for (int i = 1; i < m->classes.count && reply->state == TRIAL_OK; i++) {
-        struct reply one;
+        struct reply class_reply;
 
-        worker_do(m->workers[i], order, &one);
-        if (one.state != TRIAL_OK) {
-            *reply = one;
+        worker_do(m->workers[i], order, &class_reply);
+        if (class_reply.state != TRIAL_OK) {
+            *reply = class_reply;
             return;
         }
-        raise_to(&reply->ns, one.ns);
-        raise_to(&reply->memory_bytes, one.memory_bytes);
-        raise_to(&reply->sent_bytes, one.sent_bytes);
-        raise_to(&reply->messages, one.messages);
-        raise_to(&reply->node_rows, one.node_rows);
-        raise_to(&reply->compute_ns, one.compute_ns);
-        raise_to(&reply->comm_ns, one.comm_ns);
-        raise_to(&reply->lost_ns, one.lost_ns);
+        raise_to(&reply->ns, class_reply.ns);
+        raise_to(&reply->memory_bytes, class_reply.memory_bytes);
+        raise_to(&reply->sent_bytes, class_reply.sent_bytes);
+        raise_to(&reply->messages, class_reply.messages);
+        raise_to(&reply->node_rows, class_reply.node_rows);
+        raise_to(&reply->compute_ns, class_reply.compute_ns);
+        raise_to(&reply->comm_ns, class_reply.comm_ns);
+        raise_to(&reply->lost_ns, class_reply.lost_ns);
         for (int k = 0; k < PHASE_COUNT; k++) {
-            raise_to(&reply->phases[k].ns, one.phases[k].ns);
-            raise_to(&reply->phases[k].low_ns, one.phases[k].low_ns);
-            raise_to(&reply->phases[k].high_ns, one.phases[k].high_ns);
+            raise_to(&reply->phases[k].ns, class_reply.phases[k].ns);
+            raise_to(&reply->phases[k].low_ns, class_reply.phases[k].low_ns);
+            raise_to(&reply->phases[k].high_ns, class_reply.phases[k].high_ns);
         }
     }
 }

@@ -52,7 +52,7 @@ static int serve_orders(struct worker *worker)
 
 static int serve(const struct verb_call *call, void *options)
 {
-    const struct serve_options *o = options;
+    const struct serve_options *serve_options = options;
     struct worker *worker = NULL;
     struct world *world;
     int rc;
@@ -60,11 +60,13 @@ static int serve(const struct verb_call *call, void *options)
     (void)call;
     launch_on_stop(SIG_IGN);
     signal(SIGTERM, SIG_DFL); /* mpirun ends ranks that hang with it */
-    TRY(o->virtual.ranks ? world_open(0, 0, &world)
-                         : world_open((int)o->ranks_per_node, (int)o->ranks_per_rack, &world));
-    rc = o->virtual.ranks ? worker_open_virtual(&o->virtual, o->ranks_per_node, o->ranks_per_rack,
-                                                o->device, &worker)
-                          : worker_open(world, o->device, &worker);
+    TRY(serve_options->virtual.ranks ? world_open(0, 0, &world)
+                                     : world_open((int)serve_options->ranks_per_node,
+                                                  (int)serve_options->ranks_per_rack, &world));
+    rc = serve_options->virtual.ranks
+             ? worker_open_virtual(&serve_options->virtual, serve_options->ranks_per_node,
+                                   serve_options->ranks_per_rack, serve_options->device, &worker)
+             : worker_open(world, serve_options->device, &worker);
     if (!rc)
         rc = world_topology(world)->rank == 0 ? serve_orders(worker) : worker_follow(worker);
     worker_close(worker);

@@ -32,16 +32,19 @@ static uint32_t *flag_member(struct order *order, int i)
 static void parse_flags(const char *words, size_t length, struct order *out)
 {
     while (length) {
-        size_t word = strcspn(words, " |\n"), step = word + (words[word] == ' ');
+        size_t word_length = strcspn(words, " |\n"),
+               step_length = word_length + (words[word_length] == ' ');
 
         for (int i = 0; i < FLAGS; i++)
-            if (word == strlen(flags[i].word) && !strncmp(words, flags[i].word, word))
+            if (word_length == strlen(flags[i].word) && !strncmp(words, flags[i].word, word_length))
                 *flag_member(out, i) = flags[i].value;
-        words += step;
-        length -= step < length ? step : length;
+        words += step_length;
+        length -= step_length < length ? step_length : length;
     }
 }
 
+/* Writes "moetune-order KIND SEED MEMORY_LIMIT_BYTES CAPACITY|SHAPE|PLAN|WORDS", and "|LOAD" where
+ * there is one.  WORDS are those of `flags`. */
 void order_format(const struct order *order, char line[WORK_LINE_BYTES])
 {
     char shape[SHAPE_TEXT_BYTES], plan[PLAN_TEXT_BYTES], words[FLAG_WORDS_BYTES] = "";
@@ -67,16 +70,16 @@ int order_parse(const char *line, struct order *out)
     char shape[SHAPE_TEXT_BYTES] = "", plan[PLAN_TEXT_BYTES] = "";
     const char *rest = line, *load;
     size_t flags_length, load_length;
-    int kind, n;
+    int kind, fields;
 
     _Static_assert(sizeof(shape) == 344 && sizeof(plan) == 312, "sscanf() below has these widths");
 
-    n = sscanf(line, "moetune-order %d %" SCNu64 " %" SCNd64 " %" SCNu64 "|%343[^|]|%311[^|]|",
-               &kind, &order.seed, &order.memory_limit_bytes, &order.capacity, shape, plan);
-    if (n < 4 || !strchr(line, '|') || kind < 0 || kind >= ORDER_KINDS ||
-        (n > 4 && shape_parse(shape, &order.shape)))
+    fields = sscanf(line, "moetune-order %d %" SCNu64 " %" SCNd64 " %" SCNu64 "|%343[^|]|%311[^|]|",
+                    &kind, &order.seed, &order.memory_limit_bytes, &order.capacity, shape, plan);
+    if (fields < 4 || !strchr(line, '|') || kind < 0 || kind >= ORDER_KINDS ||
+        (fields > 4 && shape_parse(shape, &order.shape)))
         return ERR_FORMAT;
-    if (n > 5 && plan_parse(plan, &order.plan))
+    if (fields > 5 && plan_parse(plan, &order.plan))
         return ERR_FORMAT;
     /* After the third bar, which ends the plan: flags, and the load, which most orders lack. */
     for (int bars = 3; bars && *rest; rest++)
@@ -93,6 +96,8 @@ int order_parse(const char *line, struct order *out)
     return OK;
 }
 
+/* Writes "moetune-reply", the numbers of the reply in the order below, and "|MESSAGE".  Where
+ * phases were timed, each adds "|MEDIAN LOW HIGH" in ns. */
 void reply_format(const struct reply *r, char line[WORK_LINE_BYTES])
 {
     size_t used;
@@ -112,6 +117,7 @@ void reply_format(const struct reply *r, char line[WORK_LINE_BYTES])
 
 int reply_parse(const char *line, struct reply *out)
 {
+    enum { NUMBERS = 13 }; /* before the message */
     struct reply r = { 0 };
     int state, used = 0;
     const char *rest;
@@ -122,7 +128,7 @@ int reply_parse(const char *line, struct reply *out)
                "|%n",
                &state, &r.broken, &r.ns, &r.memory_bytes, &r.sent_bytes, &r.messages, &r.node_rows,
                &r.compute_ns, &r.comm_ns, &r.lost_ns, &r.warm_steps, &r.gpu.clock_mhz,
-               &r.gpu.throttled, &used) != 13 ||
+               &r.gpu.throttled, &used) != NUMBERS ||
         !used)
         return ERR_FORMAT;
     r.state = (enum trial_state)state;

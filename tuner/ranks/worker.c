@@ -63,7 +63,7 @@ static void read_device(struct worker *worker)
 {
     const struct engine *engine = &worker->engine;
     struct gpus gpus;
-    int own;
+    int own_gpu;
 
     worker->machine = (struct account_machine){
         .on_host = engine->device->computes_f32,
@@ -74,11 +74,11 @@ static void read_device(struct worker *worker)
     if (!engine->device->asynchronous)
         return;
     gpus = gpus_here();
-    own = gpus_own(&gpus);
+    own_gpu = gpus_own(&gpus);
     if (gpus.count)
         worker->ranks_on_device = (worker->ranks_on_device + gpus.count - 1) / gpus.count;
-    if (own >= 0)
-        worker->nvml = nvml_open(gpus.list[own].bus);
+    if (own_gpu >= 0)
+        worker->nvml = nvml_open(gpus.list[own_gpu].bus);
 }
 
 /* Watches this rank's cores for disturbances.  Collective: all ranks are watched, or none. */
@@ -200,22 +200,22 @@ static int open_rig(struct worker *worker, const struct data *data, struct rig *
     return OK;
 }
 
-static int fail_memory(const char *what, int64_t needed, int64_t there, const char *how)
+static int fail_memory(const char *what, int64_t needed, int64_t available, const char *how)
 {
     return fail(ERR_NOMEM, "%s needs %s per rank, %s are %s", what, ACCOUNT_TEXT(needed),
-                ACCOUNT_TEXT(there), how);
+                ACCOUNT_TEXT(available), how);
 }
 
-/* Checks, before `more` bytes are allocated, that they are free on every rank.  Collective. Without
- * this check the kernel might kill the rank, and others with it. */
-static int check_free_memory(struct worker *worker, const char *what, int64_t more)
+/* Checks, before `needed` bytes are allocated, that they are free on every rank.  Collective.
+ * Without this check the kernel might kill the rank, and others with it. */
+static int check_free_memory(struct worker *worker, const char *what, int64_t needed)
 {
-    int64_t least;
+    int64_t negative_free;
 
     TRY(world_barrier(worker->world)); /* memory that other ranks closed is free now */
-    least = -(device_free_bytes(worker->engine.device) / worker->ranks_on_device);
-    TRY(world_max(worker->world, &least, 1));
-    return more > -least ? fail_memory(what, more, -least, "free") : OK;
+    negative_free = -(device_free_bytes(worker->engine.device) / worker->ranks_on_device);
+    TRY(world_max(worker->world, &negative_free, 1)); /* gives the least free memory */
+    return needed > -negative_free ? fail_memory(what, needed, -negative_free, "free") : OK;
 }
 
 /* Frees what can be opened again, and what the wire keeps for other plans and layers: that may be
@@ -286,7 +286,7 @@ static bool was_checked(const struct worker *worker, const struct moe_plan *plan
 }
 
 /* Compares a plan with the reference, once per plan and layer. */
-static int check(struct worker *worker, const struct moe_plan *plan)
+static int check_plan(struct worker *worker, const struct moe_plan *plan)
 {
     /* The check runs without the load, for which a smaller layer may have too few columns.
      * rig_check_some() checks with the load. */
@@ -349,9 +349,10 @@ static int measure_phases(const struct worker *worker, struct runner *runner, st
 
     if (!worker->phases)
         return OK;
-    for (int i = -1; i < PHASE_SAMPLES_LEAST;
-         i++) /* the first call allocates what time stamps need */
-        TRY(runner_phases(runner, &samples[i < 0 ? 0 : i]));
+    /* The first call allocates what time stamps need; its times do not count. */
+    TRY(runner_phases(runner, &samples[0]));
+    for (int i = 0; i < PHASE_SAMPLES_LEAST; i++)
+        TRY(runner_phases(runner, &samples[i]));
     TRY(world_settle(worker->world, phases_spread(samples, PHASE_SAMPLES_LEAST, &spreads)));
     for (int i = 0; i < PHASE_COUNT; i++)
         reply->phases[i] = (struct phase_time){ spreads.of[i].median_ns, spreads.of[i].low_ns,
@@ -372,7 +373,7 @@ static int open_plan(struct worker *worker, const struct order *order, struct re
     TRY(make_room(worker, order));
     rig_set_capacity(worker->rig, order->capacity);
     TRY(runner_open(worker->rig, &order->plan, &runner));
-    TRY_OUT(check(worker, &order->plan));
+    TRY_OUT(check_plan(worker, &order->plan));
     if (worker->machine.checks)
         TRY_OUT(rig_overwrite_results(worker->rig));
     TRY_OUT(runner_warm(&runner, 1));
@@ -420,14 +421,19 @@ static int prepare_steps(struct worker *worker, const struct order *order, struc
  * one rank does not know its clock, the slowest clock is not known. */
 static int read_disturbances(struct worker *worker, struct reply *reply)
 {
-    bool hot = fault_hit("throttle"), disturbed = fault_hit("disturb");
+    bool fault_hot = fault_hit("throttle"), fault_disturbed = fault_hit("disturb");
+    enum { NEGATIVE_CLOCK, THROTTLED, SLOWED_BY_FAULT, DISTURBED_BY_FAULT, AGREED };
     int clock_mhz = nvml_clock_mhz(worker->nvml);
     /* A quarter below the highest clock seen so far: the clock has not risen yet, or something else
      * than heat and power holds it down. */
     bool slow = clock_mhz >= 0 && 4 * clock_mhz < 3 * worker->clock_seen_max_mhz;
     bool throttled = !slow && nvml_throttled(worker->nvml);
-    int64_t agreed[4] = { -(int64_t)clock_mhz, hot || slow || throttled, hot || disturbed,
-                          disturbed };
+    int64_t agreed[AGREED] = {
+        [NEGATIVE_CLOCK] = -(int64_t)clock_mhz, /* its largest is the slowest clock */
+        [THROTTLED] = fault_hot || slow || throttled,
+        [SLOWED_BY_FAULT] = fault_hot || fault_disturbed,
+        [DISTURBED_BY_FAULT] = fault_disturbed,
+    };
 
     if (clock_mhz > worker->clock_seen_max_mhz)
         worker->clock_seen_max_mhz = clock_mhz;
@@ -435,11 +441,12 @@ static int read_disturbances(struct worker *worker, struct reply *reply)
     if (!worker->engine.device->asynchronous && !fault_expected("throttle") &&
         !fault_expected("disturb"))
         return OK;
-    TRY(world_max(worker->world, agreed, 4));
-    reply->gpu.clock_mhz = agreed[0] < 0 ? (uint32_t)-agreed[0] : 0;
-    reply->gpu.throttled = (uint32_t)agreed[1];
-    reply->ns <<= agreed[2];
-    if (agreed[3])
+    TRY(world_max(worker->world, agreed, AGREED));
+    reply->gpu.clock_mhz = agreed[NEGATIVE_CLOCK] < 0 ? (uint32_t)-agreed[NEGATIVE_CLOCK] : 0;
+    reply->gpu.throttled = (uint32_t)agreed[THROTTLED];
+    if (agreed[SLOWED_BY_FAULT])
+        reply->ns *= 2;
+    if (agreed[DISTURBED_BY_FAULT])
         reply->lost_ns = reply->ns / 2;
     return OK;
 }
@@ -481,7 +488,7 @@ static int execute_order(struct worker *worker, const struct order *order, struc
     reply->sent_bytes = runner->sent_bytes;
     reply->messages = runner->messages;
     reply->node_rows = (int64_t)relay_rows(runner->exec);
-    TRY(runner_watch(runner, worker->watch, &step));
+    TRY(runner_step_watched(runner, worker->watch, &step));
     reply->ns = step.ns;
     reply->lost_ns = step.lost_ns;
     return read_disturbances(worker, reply);
@@ -500,16 +507,18 @@ static enum trial_state trial_state_of(int rc)
 /* Writes the message of the first rank that has one into the reply. */
 static void gather_message(struct worker *worker, struct reply *reply)
 {
-    size_t ranks = (size_t)world_topology(worker->world)->ranks, each = sizeof(worker->message);
-    char *all = calloc(ranks, each);
-    int rc = world_settle(worker->world, all ? OK : ERR_NOMEM);
+    size_t ranks = (size_t)world_topology(worker->world)->ranks,
+           message_bytes = sizeof(worker->message);
+    char *messages = calloc(ranks, message_bytes);
+    int rc = world_settle(worker->world, messages ? OK : ERR_NOMEM);
 
     if (!rc)
-        rc = world_gather(worker->world, worker->message, all, each);
+        rc = world_gather(worker->world, worker->message, messages, message_bytes);
     for (size_t q = 0; q < ranks && !rc && !*reply->message; q++)
-        if (all[q * each])
-            text_put(reply->message, sizeof(reply->message), "rank %zu: %s", q, all + q * each);
-    free(all);
+        if (messages[q * message_bytes])
+            text_put(reply->message, sizeof(reply->message), "rank %zu: %s", q,
+                     messages + q * message_bytes);
+    free(messages);
 }
 
 void worker_do(struct worker *worker, const struct order *order, struct reply *reply)
