@@ -41,7 +41,7 @@ static double deviation(const struct problem *p, size_t row, const double *x)
     return sum;
 }
 
-static double weight(const struct problem *p, size_t row, const double *x)
+static double equation_weight(const struct problem *p, size_t row, const double *x)
 {
     return p->rows[row].weight / fmax(fabs(deviation(p, row, x)), least_deviation);
 }
@@ -51,9 +51,9 @@ static double weighted_cost(const struct problem *p, const double *weights_from,
     double sum = 0;
 
     for (size_t row = 0; row < p->count; row++) {
-        double off = deviation(p, row, x);
+        double error = deviation(p, row, x);
 
-        sum += weight(p, row, weights_from) * off * off;
+        sum += equation_weight(p, row, weights_from) * error * error;
     }
     return sum;
 }
@@ -64,7 +64,7 @@ static void normal_equations(const struct problem *p, const double *weights_from
 {
     memset(m, 0, UNKNOWNS_MAX * sizeof(*m));
     for (size_t row = 0; row < p->count; row++) {
-        double w = weight(p, row, weights_from);
+        double w = equation_weight(p, row, weights_from);
 
         for (int i = 0; i < p->unknowns; i++) {
             for (int j = 0; j < p->unknowns; j++)
@@ -119,7 +119,7 @@ static bool solve(const struct problem *p, const double *weights_from, double *o
 
     for (unsigned set = (1u << p->unknowns) - 1; set; set--) {
         bool is_legal;
-        double now;
+        double cost;
 
         normal_equations(p, weights_from, set, m);
         if (!eliminate(m, p->unknowns, x)) {
@@ -132,9 +132,9 @@ static bool solve(const struct problem *p, const double *weights_from, double *o
             is_legal = is_legal && x[i] >= 0;
         if (!is_legal)
             continue;
-        now = weighted_cost(p, weights_from, x);
-        if (now < least) {
-            least = now;
+        cost = weighted_cost(p, weights_from, x);
+        if (cost < least) {
+            least = cost;
             memcpy(out, x, sizeof(x));
         }
     }
@@ -144,7 +144,7 @@ static bool solve(const struct problem *p, const double *weights_from, double *o
 bool least_deviations(const struct equation *equations, size_t count, int unknowns, double *x)
 {
     struct problem p = { .rows = equations, .count = count, .unknowns = unknowns };
-    double now[UNKNOWNS_MAX] = { 0 }, next[UNKNOWNS_MAX] = { 0 };
+    double solution[UNKNOWNS_MAX] = { 0 }, next_solution[UNKNOWNS_MAX] = { 0 };
 
     for (int i = 0; i < unknowns; i++) {
         double sum = 0;
@@ -158,12 +158,12 @@ bool least_deviations(const struct equation *equations, size_t count, int unknow
     if (!count)
         return false;
     for (int i = 0; i < ITERATIONS; i++) { /* begins at x = 0, where all weights are equal */
-        if (!solve(&p, now, next))
+        if (!solve(&p, solution, next_solution))
             return false;
-        memcpy(now, next, sizeof(now));
+        memcpy(solution, next_solution, sizeof(solution));
     }
     for (int i = 0; i < unknowns; i++)
-        x[i] = now[i] / p.scale[i];
+        x[i] = solution[i] / p.scale[i];
     return true;
 }
 
@@ -203,23 +203,25 @@ static bool fit_issued_up_to(const struct link_sample *samples, size_t count, do
                              struct link_fit *out)
 {
     struct equation rows[SAMPLES_MAX];
-    double x[UNKNOWNS_MAX]; /* ns, ns per message issued, ns per message at the port, ns per byte */
+    double costs[UNKNOWNS_MAX]; /* ns, ns per message issued, ns per message at the port, ns per
+                                   byte */
 
     for (size_t i = 0; i < count; i++) {
         const struct link_sample *s = &samples[i];
-        double n = s->messages / s->ns;
+        double messages_per_ns = s->messages / s->ns;
 
-        rows[i] = (struct equation){ { 1 / s->ns, n, 0, 0 }, sample_weight(s) };
+        rows[i] = (struct equation){ { 1 / s->ns, messages_per_ns, 0, 0 }, sample_weight(s) };
         if (s->bytes > issued)
-            rows[i] = (struct equation){ { 1 / s->ns, 0, n, s->messages * s->bytes / s->ns },
-                                         sample_weight(s) };
+            rows[i] = (struct equation){
+                { 1 / s->ns, 0, messages_per_ns, s->messages * s->bytes / s->ns }, sample_weight(s)
+            };
     }
-    if (!least_deviations(rows, count, 4, x) || !(x[3] > 0))
+    if (!least_deviations(rows, count, 4, costs) || !(costs[3] > 0))
         return false;
-    *out = (struct link_fit){ .latency_us = x[0] * 1e-3,
-                              .message_us = x[1] * 1e-3,
-                              .bandwidth_gbs = 1 / x[3],
-                              .half_kib = x[2] / x[3] / 1024 };
+    *out = (struct link_fit){ .latency_us = costs[0] * 1e-3,
+                              .message_us = costs[1] * 1e-3,
+                              .bandwidth_gbs = 1 / costs[3],
+                              .half_kib = costs[2] / costs[3] / 1024 };
     return true;
 }
 
@@ -229,9 +231,10 @@ static double total_error(const struct link_fit *fit, const struct link_sample *
     double sum = 0;
 
     for (size_t i = 0; i < count; i++) {
-        const struct link_sample *x = &samples[i];
+        const struct link_sample *sample = &samples[i];
 
-        sum += sample_weight(x) * fabs(log(link_ns(fit, x->messages, x->bytes) / x->ns));
+        sum += sample_weight(sample) *
+               fabs(log(link_ns(fit, sample->messages, sample->bytes) / sample->ns));
     }
     return sum;
 }
@@ -240,36 +243,37 @@ struct link_fit link_fit(const struct link_sample *samples, size_t count)
 {
     struct link_sample times[SAMPLES_MAX];
     struct link_fit best = no_link, fit;
-    double least = INFINITY, errors[SAMPLES_MAX];
-    size_t n = 0;
+    double least_error = INFINITY, errors[SAMPLES_MAX];
+    size_t usable = 0;
 
-    for (size_t i = 0; i < count && n < SAMPLES_MAX; i++) {
-        const struct link_sample *s = &samples[i];
+    for (size_t i = 0; i < count && usable < SAMPLES_MAX; i++) {
+        const struct link_sample *sample = &samples[i];
 
-        if (s->messages > 0 && s->bytes > 0 && isfinite(s->bytes) && s->ns > 0 && isfinite(s->ns))
-            times[n++] = *s;
+        if (sample->messages > 0 && sample->bytes > 0 && isfinite(sample->bytes) &&
+            sample->ns > 0 && isfinite(sample->ns))
+            times[usable++] = *sample;
     }
 
     /* The smallest messages always count as issued.  If the port's cost of a message were larger,
      * times could not tell the two costs apart. */
-    for (double issued = next_larger_size(times, n, 0);
-         isfinite(next_larger_size(times, n, next_larger_size(times, n, issued)));
-         issued = next_larger_size(times, n, issued)) {
+    for (double issued = next_larger_size(times, usable, 0);
+         isfinite(next_larger_size(times, usable, next_larger_size(times, usable, issued)));
+         issued = next_larger_size(times, usable, issued)) {
         double error;
 
-        if (!fit_issued_up_to(times, n, issued, &fit))
+        if (!fit_issued_up_to(times, usable, issued, &fit))
             continue;
-        error = total_error(&fit, times, n);
-        if (error < least) {
-            least = error;
+        error = total_error(&fit, times, usable);
+        if (error < least_error) {
+            least_error = error;
             best = fit;
         }
     }
-    if (!isfinite(least))
+    if (!isfinite(least_error))
         return best;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < usable; i++)
         errors[i] = fabs(link_ns(&best, times[i].messages, times[i].bytes) / times[i].ns - 1);
-    best.error = median_of(errors, n);
+    best.error = median_of(errors, usable);
     return best;
 }
 
@@ -281,20 +285,23 @@ static const double near_floor_ratio = 1.3;
 struct product_fit product_fit(const struct product_sample *samples, size_t count)
 {
     struct equation rows[SAMPLES_MAX];
-    double x[UNKNOWNS_MAX]; /* ns per operation, and ns per operation times half_rows */
-    size_t n = 0;
+    double costs[UNKNOWNS_MAX]; /* ns per operation, and ns per operation times half_rows */
+    size_t usable = 0;
 
-    for (size_t i = 0; i < count && n < SAMPLES_MAX; i++) {
-        const struct product_sample *s = &samples[i];
+    for (size_t i = 0; i < count && usable < SAMPLES_MAX; i++) {
+        const struct product_sample *sample = &samples[i];
 
-        if (s->smallest > 0 && s->ops > 0 && s->ns > 0 && isfinite(s->smallest) &&
-            isfinite(s->ops) && isfinite(s->ns) && !(s->ns < near_floor_ratio * s->floor_ns))
-            rows[n++] = (struct equation){ { s->ops / s->ns, s->ops / s->smallest / s->ns, 0, 0 },
-                                           sqrt(s->ns) };
+        if (sample->smallest > 0 && sample->ops > 0 && sample->ns > 0 &&
+            isfinite(sample->smallest) && isfinite(sample->ops) && isfinite(sample->ns) &&
+            !(sample->ns < near_floor_ratio * sample->floor_ns))
+            rows[usable++] =
+                (struct equation){ { sample->ops / sample->ns,
+                                     sample->ops / sample->smallest / sample->ns, 0, 0 },
+                                   sqrt(sample->ns) };
     }
-    if (!least_deviations(rows, n, 2, x) || !(x[0] > 0))
+    if (!least_deviations(rows, usable, 2, costs) || !(costs[0] > 0))
         return (struct product_fit){ NAN, NAN };
-    return (struct product_fit){ 1 / x[0], x[1] / x[0] };
+    return (struct product_fit){ 1 / costs[0], costs[1] / costs[0] };
 }
 
 double product_fit_ns(const struct product_fit *fit, const struct product_sample *s)
@@ -336,17 +343,18 @@ double overlap_fit(double comm_ns, double compute_ns, double both_ns)
  * of all pairs differ by less than 0.954 deviations. */
 static double deviation_of_pairs(const double *logs, size_t rounds, size_t per_round)
 {
-    size_t pairs = rounds * per_round * (per_round - 1) / 2, n = 0;
-    double *apart = malloc(pairs * sizeof(*apart)), median;
+    size_t pairs = rounds * per_round * (per_round - 1) / 2, found = 0;
+    double *distances = malloc(pairs * sizeof(*distances)), median;
 
-    if (!apart)
+    if (!distances)
         return NAN;
     for (size_t round = 0; round < rounds; round++)
         for (size_t i = 0; i < per_round; i++)
             for (size_t j = 0; j < i; j++)
-                apart[n++] = fabs(logs[round * per_round + i] - logs[round * per_round + j]);
-    median = median_of(apart, n);
-    free(apart);
+                distances[found++] =
+                    fabs(logs[round * per_round + i] - logs[round * per_round + j]);
+    median = median_of(distances, found);
+    free(distances);
     return median / 0.9538726;
 }
 
@@ -380,7 +388,7 @@ static double percent(double share)
 static struct noise_fit fit_logs(double *logs, size_t rounds, size_t per_round)
 {
     size_t count = rounds * per_round, outliers = 0;
-    double *copy = logs + count, *means = copy + count, middle, sigma, spread, of_a_mean;
+    double *copy = logs + count, *means = copy + count, middle, sigma, spread, variance_of_mean;
 
     memcpy(copy, logs, count * sizeof(*copy));
     middle = median_of(copy, count);
@@ -396,11 +404,11 @@ static struct noise_fit fit_logs(double *logs, size_t rounds, size_t per_round)
     for (size_t i = 0; i < rounds; i++)
         means[i] = fabs(means[i] - middle);
     spread = median_of(means, rounds) / 0.6744898;
-    of_a_mean = sigma * sigma / (double)per_round;
+    variance_of_mean = sigma * sigma / (double)per_round;
     return (struct noise_fit){
         .noise = percent(sigma),
         .outliers = percent((double)outliers / (double)count),
-        .drift = percent(sqrt(fmax(0, spread * spread - of_a_mean))),
+        .drift = percent(sqrt(fmax(0, spread * spread - variance_of_mean))),
     };
 }
 
@@ -409,11 +417,11 @@ struct noise_fit noise_fit(const int64_t *ns, size_t rounds, size_t per_round)
     struct noise_fit fit = { NAN, NAN, NAN };
     size_t count = rounds * per_round;
     double *logs = NULL;
-    bool all = rounds >= 3 && per_round >= 2;
+    bool is_usable = rounds >= 3 && per_round >= 2;
 
-    for (size_t i = 0; i < count && all; i++)
-        all = ns[i] > 0;
-    if (all)
+    for (size_t i = 0; i < count && is_usable; i++)
+        is_usable = ns[i] > 0;
+    if (is_usable)
         logs = malloc((2 * count + rounds) * sizeof(*logs));
     for (size_t i = 0; i < count && logs; i++)
         logs[i] = log((double)ns[i]);

@@ -48,16 +48,17 @@ double quota_share(int64_t ns)
 {
     struct quota_pause pauses[PAUSES_MAX];
     size_t count = 0;
-    int64_t begin = host_clock_ns(), last = begin, now, throttled_ns = allowance_here().throttled_ns;
+    int64_t begin_ns = host_clock_ns(), last_ns = begin_ns, now_ns,
+            throttled_ns = allowance_here().throttled_ns;
 
-    while ((now = host_clock_ns()) - begin < ns && count < PAUSES_MAX) {
-        bool paused = now - last > PAUSE_NS;
+    while ((now_ns = host_clock_ns()) - begin_ns < ns && count < PAUSES_MAX) {
+        bool paused = now_ns - last_ns > PAUSE_NS;
         int64_t throttled_now_ns = paused ? allowance_here().throttled_ns : throttled_ns;
 
         if (throttled_now_ns > throttled_ns)
-            pauses[count++] = (struct quota_pause){ now, thread_ran_ns() };
+            pauses[count++] = (struct quota_pause){ now_ns, thread_ran_ns() };
         throttled_ns = throttled_now_ns;
-        last = paused ? host_clock_ns() : now;
+        last_ns = paused ? host_clock_ns() : now_ns;
     }
     return quota_share_of(pauses, count);
 }
@@ -77,9 +78,9 @@ static int place_on_node(const int *node, int rank)
     return place;
 }
 
-static bool in_group(const int *node, int rank, int place, enum link_level level, int q)
+static bool in_group(const int *node, int rank, int place, enum link_level level, int other)
 {
-    return level == LINK_INSIDE ? node[q] == node[rank] : place_on_node(node, q) == place;
+    return level == LINK_INSIDE ? node[other] == node[rank] : place_on_node(node, other) == place;
 }
 
 /* The member of rank's group that is `steps` members further in the ring. */
@@ -165,21 +166,22 @@ static int find_nodes(struct survey *s)
     const struct topology *topology = world_topology(s->world);
     struct probe *probe = s->probe;
     size_t ranks = (size_t)probe->rank_count;
-    char mine[PROBE_HOST_BYTES] = "unknown", *all = calloc(ranks, sizeof(mine));
-    int rc = world_settle(s->world, all ? OK : fail(ERR_NOMEM, "%zu host names", ranks));
+    char own_host[PROBE_HOST_BYTES] = "unknown", *hosts = calloc(ranks, sizeof(own_host));
+    int rc = world_settle(s->world, hosts ? OK : fail(ERR_NOMEM, "%zu host names", ranks));
 
-    gethostname(mine, sizeof(mine) - 1);
+    gethostname(own_host, sizeof(own_host) - 1);
     if (!rc)
-        rc = world_gather(s->world, mine, all, sizeof(mine));
+        rc = world_gather(s->world, own_host, hosts, sizeof(own_host));
     for (size_t q = 0; q < ranks && !rc; q++)
-        memcpy(probe->ranks[q].host, all + q * sizeof(mine), sizeof(mine));
-    free(all);
+        memcpy(probe->ranks[q].host, hosts + q * sizeof(own_host), sizeof(own_host));
+    free(hosts);
     for (int q = 0; q < probe->rank_count && !rc; q++) {
-        int same = 0;
+        int first_on_host = 0;
 
-        while (strcmp(probe->ranks[same].host, probe->ranks[q].host) != 0)
-            same++;
-        probe->ranks[q].node = topology->ranks_per_node ? q / topology->ranks_per_node : same;
+        while (strcmp(probe->ranks[first_on_host].host, probe->ranks[q].host) != 0)
+            first_on_host++;
+        probe->ranks[q].node =
+            topology->ranks_per_node ? q / topology->ranks_per_node : first_on_host;
     }
     return rc;
 }
@@ -188,7 +190,7 @@ static int find_partners(struct survey *s)
 {
     const struct topology *t = world_topology(s->world);
     int *node = calloc((size_t)t->ranks, sizeof(*node));
-    int64_t most[LINK_LEVELS];
+    int64_t most_partners[LINK_LEVELS];
     int rc = world_settle(s->world, node ? OK : fail(ERR_NOMEM, "%d ranks", t->ranks));
 
     for (int q = 0; q < t->ranks && !rc; q++)
@@ -196,35 +198,35 @@ static int find_partners(struct survey *s)
     for (int level = 0; level < LINK_LEVELS && !rc; level++) {
         s->partner_count[level] =
             partners_find(node, t->ranks, t->rank, (enum link_level)level, s->partners[level]);
-        most[level] = s->partner_count[level];
+        most_partners[level] = s->partner_count[level];
     }
     free(node);
     TRY(rc);
-    TRY(world_max(s->world, most, LINK_LEVELS));
+    TRY(world_max(s->world, most_partners, LINK_LEVELS));
     for (int level = 0; level < LINK_LEVELS; level++)
-        s->most_partners[level] = (int)most[level];
+        s->most_partners[level] = (int)most_partners[level];
     return OK;
 }
 
 static int add_kernels(struct survey *s)
 {
-    struct subject *x;
+    struct subject *subject;
 
-    TRY(timetable_add(&s->table, SUBJECT_EMPTY, &x));
-    TRY(timetable_add(&s->table, SUBJECT_LAUNCH, &x));
-    x->chore.launches = x->repeats = LAUNCHES_IN_A_ROW;
-    TRY(timetable_add(&s->table, SUBJECT_COPY, &x));
-    x->chore.copies = 1;
+    TRY(timetable_add(&s->table, SUBJECT_EMPTY, &subject));
+    TRY(timetable_add(&s->table, SUBJECT_LAUNCH, &subject));
+    subject->chore.launches = subject->repeats = LAUNCHES_IN_A_ROW;
+    TRY(timetable_add(&s->table, SUBJECT_COPY, &subject));
+    subject->chore.copies = 1;
     for (int i = 0; i < PROBE_PRODUCTS; i++) {
-        TRY(timetable_add(&s->table, SUBJECT_PRODUCT, &x));
-        x->chore.products = 1;
-        x->chore.rows = s->probe->products.rows[i];
-        TRY(timetable_choose_repeats(&s->table, x));
+        TRY(timetable_add(&s->table, SUBJECT_PRODUCT, &subject));
+        subject->chore.products = 1;
+        subject->chore.rows = s->probe->products.rows[i];
+        TRY(timetable_choose_repeats(&s->table, subject));
     }
     for (int i = 0; i < SPEED_SUBJECTS; i++) {
-        TRY(timetable_add(&s->table, SUBJECT_SPEED, &x));
-        x->chore.halves = 1;
-        x->chore.rows = s->probe->products.beside;
+        TRY(timetable_add(&s->table, SUBJECT_SPEED, &subject));
+        subject->chore.halves = 1;
+        subject->chore.rows = s->probe->products.beside;
     }
     return OK;
 }
@@ -242,21 +244,21 @@ static int add_exchange(struct survey *s, enum subject_kind kind, enum link_leve
                                                          &(*out)->chore));
 }
 
-static bool fits(const struct survey *s, enum link_level level, int copies, size_t bytes)
+static bool fits_traffic(const struct survey *s, enum link_level level, int copies, size_t bytes)
 {
-    size_t room = s->bench.bytes < TRAFFIC_BYTES ? s->bench.bytes : TRAFFIC_BYTES;
+    size_t limit = s->bench.bytes < TRAFFIC_BYTES ? s->bench.bytes : TRAFFIC_BYTES;
 
-    return (size_t)copies * (size_t)s->most_partners[level] * bytes <= room;
+    return (size_t)copies * (size_t)s->most_partners[level] * bytes <= limit;
 }
 
 static int add_exchange_size(struct survey *s, enum link_level level, int copies, size_t bytes,
                              int64_t *ns)
 {
-    struct subject *x;
+    struct subject *subject;
 
-    TRY(add_exchange(s, SUBJECT_EXCHANGE, level, copies, bytes, &x));
-    TRY(timetable_time_twice(&s->table, x, ns));
-    return *ns < TOO_LONG_NS ? timetable_choose_repeats(&s->table, x) : OK;
+    TRY(add_exchange(s, SUBJECT_EXCHANGE, level, copies, bytes, &subject));
+    TRY(timetable_time_twice(&s->table, subject, ns));
+    return *ns < TOO_LONG_NS ? timetable_choose_repeats(&s->table, subject) : OK;
 }
 
 /* A single time on a busy machine may be far off.  So short messages are always measured; otherwise
@@ -275,10 +277,11 @@ static int add_exchange_sizes(struct survey *s, enum link_level level)
     for (int i = 0; i < MESSAGE_SIZES; i++) {
         size_t bytes = message_bytes[i];
 
-        if (!fits(s, level, 1, bytes) || is_too_long(bytes, ns))
+        if (!fits_traffic(s, level, 1, bytes) || is_too_long(bytes, ns))
             break;
         TRY(add_exchange_size(s, level, 1, bytes, &ns));
-        if (fits(s, level, MANY_PER_PARTNER, bytes) && !is_too_long(bytes, MANY_PER_PARTNER * ns))
+        if (fits_traffic(s, level, MANY_PER_PARTNER, bytes) &&
+            !is_too_long(bytes, MANY_PER_PARTNER * ns))
             TRY(add_exchange_size(s, level, MANY_PER_PARTNER, bytes, &many_ns));
     }
     return OK;
@@ -294,13 +297,13 @@ static int clamp_count(int64_t value, int most)
 static int add_overlap(struct survey *s, enum link_level level)
 {
     struct subject *comm, *compute, *both;
-    const struct subject *x = NULL;
+    const struct subject *exchange = NULL;
     int64_t exchange_ns, product_ns;
     size_t bytes = 0; /* the largest message that exchanges tried, up to a limit */
 
-    while ((x = timetable_find(&s->table, SUBJECT_EXCHANGE, level, x)))
-        if (x->bytes <= OVERLAP_BYTES && x->bytes > (double)bytes)
-            bytes = (size_t)x->bytes;
+    while ((exchange = timetable_find(&s->table, SUBJECT_EXCHANGE, level, exchange)))
+        if (exchange->bytes <= OVERLAP_BYTES && exchange->bytes > (double)bytes)
+            bytes = (size_t)exchange->bytes;
 
     TRY(add_exchange(s, SUBJECT_COMM, level, 1, bytes, &comm));
     TRY(timetable_time_twice(&s->table, comm, &exchange_ns));
@@ -335,7 +338,7 @@ static int add_steps(struct survey *s, uint64_t seed)
                                .dtype = s->probe->products.dtype,
                                .pass = MOE_TRAIN };
     struct data data = { .shape = shape, .seed = seed };
-    struct subject *x;
+    struct subject *subject;
 
     s->probe->shape = shape;
     s->probe->plan = plan_default(&shape);
@@ -346,7 +349,7 @@ static int add_steps(struct survey *s, uint64_t seed)
     TRY(runner_warm(&s->runner, 2));
     s->table.runner = &s->runner;
     for (int i = 0; i < SURVEY_STEPS; i++)
-        TRY(timetable_add(&s->table, SUBJECT_STEP, &x));
+        TRY(timetable_add(&s->table, SUBJECT_STEP, &subject));
     return OK;
 }
 
@@ -358,11 +361,13 @@ static int open_bench(struct survey *s, const struct products *gpu)
     struct products *products = &s->probe->products;
     /* Ranks of this node count as sharing its memory; where each has its own GPU, they are few. */
     int64_t free_each = device_free_bytes(device) / world_neighbours(s->world) / 4;
-    int64_t agreed[2] = { -free_each, (int64_t)device->cache_bytes * COPY_CACHES };
+    enum { NEGATIVE_FREE, LARGEST_CACHES, AGREED };
+    int64_t agreed[AGREED] = { [NEGATIVE_FREE] = -free_each, /* its largest is the least memory */
+                               [LARGEST_CACHES] = (int64_t)device->cache_bytes * COPY_CACHES };
     size_t bytes = COPY_BYTES;
 
-    TRY(world_max(s->world, agreed, 2));
-    bytes = (int64_t)bytes < agreed[1] ? (size_t)agreed[1] : bytes;
+    TRY(world_max(s->world, agreed, AGREED));
+    bytes = (int64_t)bytes < agreed[LARGEST_CACHES] ? (size_t)agreed[LARGEST_CACHES] : bytes;
     *products = products_on_cores;
     if (device->asynchronous) {
         *products = products_on_gpu;
@@ -373,13 +378,15 @@ static int open_bench(struct survey *s, const struct products *gpu)
                  dtype_words[gpu->dtype]);
     }
     /* Reduce rows before copies: copies that fit into a cache would measure the cache. */
-    for (uint64_t most = products->rows[PROBE_PRODUCTS - 1];
-         most > products->beside && (int64_t)workbench_bytes(bytes, products) > -agreed[0];) {
-        most /= 2;
+    for (uint64_t most_rows = products->rows[PROBE_PRODUCTS - 1];
+         most_rows > products->beside &&
+         (int64_t)workbench_bytes(bytes, products) > -agreed[NEGATIVE_FREE];) {
+        most_rows /= 2;
         for (int i = 0; i < PROBE_PRODUCTS; i++)
-            products->rows[i] = products->rows[i] < most ? products->rows[i] : most;
+            products->rows[i] = products->rows[i] < most_rows ? products->rows[i] : most_rows;
     }
-    while (bytes > COPY_BYTES_LEAST && (int64_t)workbench_bytes(bytes, products) > -agreed[0])
+    while (bytes > COPY_BYTES_LEAST &&
+           (int64_t)workbench_bytes(bytes, products) > -agreed[NEGATIVE_FREE])
         bytes /= 2;
     TRY(world_settle(s->world, workbench_open(s->engine, bytes, products, &s->bench)));
     s->table.world = s->world;
@@ -392,20 +399,21 @@ static int open_bench(struct survey *s, const struct products *gpu)
 static void read_kernels(const struct survey *s, struct probe *p)
 {
     const struct timetable *t = &s->table;
-    const struct subject *copy = timetable_find(t, SUBJECT_COPY, LINK_INSIDE, NULL), *x = NULL;
+    const struct subject *copy = timetable_find(t, SUBJECT_COPY, LINK_INSIDE, NULL),
+                         *product = NULL;
     double launch_ns = timetable_ns(t, timetable_find(t, SUBJECT_LAUNCH, LINK_INSIDE, NULL));
 
     launch_ns = isnan(launch_ns) ? 0 : launch_ns; /* too short to measure */
     p->model.launch_us = launch_ns * 1e-3;
     p->model.memory_gbs = workbench_copy_bytes(&s->bench) / (timetable_ns(t, copy) - launch_ns);
-    for (int i = 0; (x = timetable_find(t, SUBJECT_PRODUCT, LINK_INSIDE, x)); i++)
+    for (int i = 0; (product = timetable_find(t, SUBJECT_PRODUCT, LINK_INSIDE, product)); i++)
         p->product_samples[i] = (struct product_sample){
-            .rows = x->chore.rows,
-            .smallest =
-                fmin((double)x->chore.rows, fmin(p->products.model_dim, p->products.hidden_dim)),
-            .ops = products_ops(&p->products, x->chore.rows),
-            .floor_ns = products_bytes(&p->products, x->chore.rows) / p->model.memory_gbs,
-            .ns = timetable_ns(t, x) - 2 * launch_ns,
+            .rows = product->chore.rows,
+            .smallest = fmin((double)product->chore.rows,
+                             fmin(p->products.model_dim, p->products.hidden_dim)),
+            .ops = products_ops(&p->products, product->chore.rows),
+            .floor_ns = products_bytes(&p->products, product->chore.rows) / p->model.memory_gbs,
+            .ns = timetable_ns(t, product) - 2 * launch_ns,
         };
     p->product = product_fit(p->product_samples, PROBE_PRODUCTS);
     p->model.gemm_gflops = p->product.gflops;
@@ -419,12 +427,13 @@ static void read_links(const struct survey *s, struct probe *p)
     const struct link_fit *between = &p->links[LINK_BETWEEN].fit;
 
     for (enum link_level level = 0; level < LINK_LEVELS; level++) {
-        const struct subject *x = NULL, *comm = timetable_find(t, SUBJECT_COMM, level, NULL);
+        const struct subject *exchange = NULL, *comm = timetable_find(t, SUBJECT_COMM, level, NULL);
         struct probe_link *link = &p->links[level];
 
-        while ((x = timetable_find(t, SUBJECT_EXCHANGE, level, x)))
+        while ((exchange = timetable_find(t, SUBJECT_EXCHANGE, level, exchange)))
             link->samples[link->count++] =
-                (struct link_sample){ x->messages, x->bytes, timetable_ns(t, x) };
+                (struct link_sample){ exchange->messages, exchange->bytes,
+                                      timetable_ns(t, exchange) };
         link->fit = link_fit(link->samples, link->count);
         link->slower =
             comm ? overlap_fit(timetable_ns(t, comm),
@@ -448,12 +457,12 @@ static void read_links(const struct survey *s, struct probe *p)
 static void read_steps(const struct survey *s, struct probe *p)
 {
     int64_t ns[TIMETABLE_ROUNDS * SURVEY_STEPS];
-    const struct subject *x = NULL;
+    const struct subject *step = NULL;
     struct noise_fit noise;
 
-    for (int i = 0; (x = timetable_find(&s->table, SUBJECT_STEP, LINK_INSIDE, x)); i++)
+    for (int i = 0; (step = timetable_find(&s->table, SUBJECT_STEP, LINK_INSIDE, step)); i++)
         for (uint32_t round = 0; round < s->table.rounds; round++)
-            ns[round * SURVEY_STEPS + (uint32_t)i] = x->ns[round];
+            ns[round * SURVEY_STEPS + (uint32_t)i] = step->ns[round];
     noise = noise_fit(ns, s->table.rounds, SURVEY_STEPS);
     p->model.noise_percent = noise.noise;
     p->model.outlier_percent = noise.outliers;
@@ -486,21 +495,21 @@ static int own_half_ns(const struct survey *s, double *ns)
 static int read_speeds(const struct survey *s, struct probe *p)
 {
     size_t ranks = (size_t)p->rank_count;
-    double mine, fastest = NAN, *all = calloc(ranks, sizeof(*all));
-    int rc = world_settle(s->world, all ? OK : fail(ERR_NOMEM, "%zu ranks", ranks));
+    double own_ns, fastest_ns = NAN, *times = calloc(ranks, sizeof(*times));
+    int rc = world_settle(s->world, times ? OK : fail(ERR_NOMEM, "%zu ranks", ranks));
 
     if (!rc)
-        rc = own_half_ns(s, &mine);
+        rc = own_half_ns(s, &own_ns);
     if (!rc)
-        rc = world_gather(s->world, &mine, all, sizeof(mine));
+        rc = world_gather(s->world, &own_ns, times, sizeof(own_ns));
     for (size_t q = 0; q < ranks && !rc; q++)
-        fastest = fmin(fastest, all[q]);
+        fastest_ns = fmin(fastest_ns, times[q]);
     for (size_t q = 0; q < ranks && !rc; q++)
-        p->ranks[q].speed = all[q] = fastest / all[q];
+        p->ranks[q].speed = times[q] = fastest_ns / times[q];
     if (!rc)
-        rank_speeds_format(all, ranks, p->model.rank_speeds_percent,
+        rank_speeds_format(times, ranks, p->model.rank_speeds_percent,
                            sizeof(p->model.rank_speeds_percent));
-    free(all);
+    free(times);
     return rc;
 }
 
@@ -509,14 +518,14 @@ static int read_speeds(const struct survey *s, struct probe *p)
 static void round_model(struct cluster *model)
 {
     for (size_t i = 0; i < cluster_field_count; i++) {
-        const struct cluster_field *f = &cluster_fields[i];
-        double *value = (double *)(void *)((char *)model + f->offset);
+        const struct cluster_field *field = &cluster_fields[i];
+        double *value = (double *)(void *)((char *)model + field->offset);
         char text[32];
 
-        if (f->class != CLUSTER_MODEL || f->kind != FIELD_NUMBER)
+        if (field->class != CLUSTER_MODEL || field->kind != FIELD_NUMBER)
             continue;
         snprintf(text, sizeof(text), "%.4g", *value);
-        *value = *value >= f->least && *value <= f->most ? strtod(text, NULL) : NAN;
+        *value = *value >= field->least && *value <= field->most ? strtod(text, NULL) : NAN;
     }
 }
 
@@ -525,19 +534,19 @@ static void round_model(struct cluster *model)
 static double replay_ns(const struct cluster *cluster, const struct moe_shape *shape,
                         const struct moe_plan *plan, uint64_t capacity)
 {
-    struct cluster c = *cluster;
+    struct cluster model = *cluster;
     struct order layer = { .kind = ORDER_LAYER, .shape = *shape, .memory_limit_bytes = INT64_MAX };
     struct order step = { .kind = ORDER_STEP, .plan = *plan, .capacity = capacity };
     struct reply reply = { .state = TRIAL_FAILED };
     struct worker *worker = NULL;
     bool modelled;
 
-    snprintf(c.backend, sizeof(c.backend), "sim");
-    cluster_remove_noise(&c);
+    snprintf(model.backend, sizeof(model.backend), "sim");
+    cluster_remove_noise(&model);
     log_only(false);
-    modelled = !cluster_check_model(&c, "");
+    modelled = !cluster_check_model(&model, "");
     log_only(true);
-    if (!modelled || worker_open_model(&c, 0, NULL, 0, &worker))
+    if (!modelled || worker_open_model(&model, 0, NULL, 0, &worker))
         return NAN;
     worker_do(worker, &layer, &reply);
     if (reply.state == TRIAL_OK)
@@ -548,7 +557,7 @@ static double replay_ns(const struct cluster *cluster, const struct moe_shape *s
 
 /* Measures everything.  The survey already has probe, world and engine; probe_open() closes what
  * this opens, also after a failure. */
-static int measure(const struct probe_setup *setup, struct survey *s)
+static int measure_everything(const struct probe_setup *setup, struct survey *s)
 {
     struct probe *p = s->probe;
 
@@ -575,7 +584,7 @@ static int measure(const struct probe_setup *setup, struct survey *s)
     return OK;
 }
 
-int probe_open(const struct probe_setup *setup, const struct cluster *known, struct probe **out)
+int probe_open(const struct probe_setup *setup, const struct cluster *cluster, struct probe **out)
 {
     int ranks = world_topology(setup->world)->ranks;
     struct probe *probe = calloc(1, sizeof(*probe));
@@ -589,13 +598,13 @@ int probe_open(const struct probe_setup *setup, const struct cluster *known, str
              : fail(ERR_NOMEM, "what the probe finds of %d ranks", ranks);
     rc = world_settle(setup->world, rc);
     if (!rc) {
-        probe->model = *known;
+        probe->model = *cluster;
         probe->rank_count = ranks;
         probe->copies_beside = -1;
         survey->probe = probe;
         survey->world = setup->world;
         survey->engine = setup->engine;
-        rc = measure(setup, survey);
+        rc = measure_everything(setup, survey);
         runner_close(&survey->runner);
         rig_close(survey->rig);
         timetable_free(&survey->table);

@@ -105,9 +105,9 @@ struct probe {
     int copies_beside; /* -1: not known; the caller may set it, from gpus_copies_beside() */
 };
 
-/* Measures.  Collective; the same status and the same numbers on every rank.  `known`: the cluster
- * without its model fields. */
-int probe_open(const struct probe_setup *setup, const struct cluster *known, struct probe **out);
+/* Measures.  Collective; the same status and the same numbers on every rank.  `cluster`: the
+ * cluster without its model fields. */
+int probe_open(const struct probe_setup *setup, const struct cluster *cluster, struct probe **out);
 void probe_close(struct probe *probe); /* NULL is fine */
 
 #endif

@@ -45,11 +45,11 @@ static int run_chore(void *self)
 {
     struct timed_chore *timed_chore = self;
     struct device *device = timed_chore->table->bench->engine->device;
-    int64_t begin = device_now_ns(device), ran_before_ns = process_ran_ns();
+    int64_t begin_ns = device_now_ns(device), ran_before_ns = process_ran_ns();
     int rc = workbench_run(timed_chore->table->bench, &timed_chore->subject->chore);
 
     timed_chore->own =
-        (struct own_sample){ device_now_ns(device) - begin, process_ran_ns() - ran_before_ns };
+        (struct own_sample){ device_now_ns(device) - begin_ns, process_ran_ns() - ran_before_ns };
     return rc;
 }
 
@@ -69,13 +69,13 @@ static int time_subject(struct timetable *table, const struct subject *s, int64_
 
 int timetable_time_twice(struct timetable *table, struct subject *s, int64_t *ns)
 {
-    int64_t first, again;
+    int64_t first_ns, again_ns;
     struct own_sample own;
 
-    TRY(time_subject(table, s, &first, &own));
-    TRY(time_subject(table, s, &first, &own));
-    TRY(time_subject(table, s, &again, &own));
-    *ns = again < first ? again : first;
+    TRY(time_subject(table, s, &first_ns, &own));
+    TRY(time_subject(table, s, &first_ns, &own));
+    TRY(time_subject(table, s, &again_ns, &own));
+    *ns = again_ns < first_ns ? again_ns : first_ns;
     return OK;
 }
 
@@ -93,13 +93,13 @@ int timetable_choose_repeats(struct timetable *table, struct subject *s)
     return OK;
 }
 
-int timetable_run(struct timetable *table, double seconds, uint32_t least, uint64_t seed,
+int timetable_run(struct timetable *table, double seconds, uint32_t rounds_least, uint64_t seed,
                   void (*tick)(void *self, uint32_t rounds, double seconds), void *self)
 {
-    int64_t begin = host_clock_ns();
+    int64_t begin_ns = host_clock_ns();
 
     while (table->rounds < TIMETABLE_ROUNDS &&
-           (table->rounds < least || table->seconds < seconds)) {
+           (table->rounds < rounds_least || table->seconds < seconds)) {
         int order[TIMETABLE_SUBJECTS];
         int64_t spent;
 
@@ -110,8 +110,9 @@ int timetable_run(struct timetable *table, double seconds, uint32_t least, uint6
             TRY(time_subject(table, s, &s->ns[table->rounds], &s->own[table->rounds]));
         }
         table->rounds++;
-        spent = host_clock_ns() -
-                begin; /* agreed: ranks that used their own clocks would stop at different rounds */
+        spent =
+            host_clock_ns() -
+            begin_ns; /* agreed: ranks that used their own clocks would stop at different rounds */
         TRY(world_max(table->world, &spent, 1));
         table->seconds = (double)spent * 1e-9;
         if (tick)
@@ -136,7 +137,7 @@ const struct subject *timetable_find(const struct timetable *table, enum subject
     return NULL;
 }
 
-static double median(const int64_t *ns, uint32_t rounds)
+static double median_ns(const int64_t *ns, uint32_t rounds)
 {
     int64_t copy[TIMETABLE_ROUNDS];
 
@@ -147,7 +148,8 @@ static double median(const int64_t *ns, uint32_t rounds)
 double timetable_ns(const struct timetable *table, const struct subject *s)
 {
     const struct subject *empty = timetable_find(table, SUBJECT_EMPTY, LINK_INSIDE, NULL);
-    double net = median(s->ns, table->rounds) - (empty ? median(empty->ns, table->rounds) : 0);
+    double net =
+        median_ns(s->ns, table->rounds) - (empty ? median_ns(empty->ns, table->rounds) : 0);
 
     return net > 0 ? net / s->repeats : NAN;
 }

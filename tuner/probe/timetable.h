@@ -57,9 +57,9 @@ int timetable_time_twice(struct timetable *table, struct subject *subject, int64
  * `repeats`. Collective. */
 int timetable_choose_repeats(struct timetable *table, struct subject *subject);
 
-/* Measures all subjects in rounds, for about `seconds` and at least `least` rounds; calls tick()
- * (NULL: nothing) after each round.  Collective. */
-int timetable_run(struct timetable *table, double seconds, uint32_t least, uint64_t seed,
+/* Measures all subjects in rounds, for about `seconds` and at least `rounds_least` rounds; calls
+ * tick() (NULL: nothing) after each round.  Collective. */
+int timetable_run(struct timetable *table, double seconds, uint32_t rounds_least, uint64_t seed,
                   void (*tick)(void *self, uint32_t rounds, double seconds), void *self);
 
 /* Frees the subjects; a zeroed table is fine. */

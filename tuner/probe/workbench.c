@@ -43,7 +43,7 @@ static int fill_memory(struct workbench *b)
     enum { BLOCK = (1 << 20) - 3 }; /* elements, repeated over the memory */
     const struct products *p = &b->products;
     size_t width = dtype_bytes(p->dtype), bytes = product_elements(p) * width;
-    char *to = b->weights[0], *values = malloc(BLOCK * width);
+    char *products = b->weights[0], *values = malloc(BLOCK * width);
     int rc = values ? OK : fail(ERR_NOMEM, "%d numbers to multiply", BLOCK);
 
     for (size_t i = 0; values && i < BLOCK; i++) {
@@ -51,9 +51,9 @@ static int fill_memory(struct workbench *b)
 
         row_store(p->dtype, values, i, &value, 1);
     }
-    for (size_t at = 0; at < bytes && !rc; at += BLOCK * width)
-        rc = device_upload(b->engine->device, to + at, values,
-                           bytes - at < BLOCK * width ? bytes - at : BLOCK * width);
+    for (size_t offset = 0; offset < bytes && !rc; offset += BLOCK * width)
+        rc = device_upload(b->engine->device, products + offset, values,
+                           bytes - offset < BLOCK * width ? bytes - offset : BLOCK * width);
     free(values);
     if (!rc)
         rc = launch_fill(b->engine->compute, &(struct fill){ b->from, 2 * b->bytes });
@@ -72,8 +72,10 @@ int workbench_open(struct engine *engine, size_t bytes, const struct products *p
     b.from = b.memory;
     b.to = b.from + b.bytes;
     free_place = b.to + b.bytes;
-    for (int i = 0; i < 2; i++, free_place += weight_elements(products) * width)
+    for (int i = 0; i < 2; i++) {
         b.weights[i] = free_place;
+        free_place += weight_elements(products) * width;
+    }
     for (int i = 0; i < 3; i++) {
         b.rows[i] = free_place;
         free_place += most_rows * (i == 1 ? products->hidden_dim : products->model_dim) * width;
@@ -101,15 +103,15 @@ void workbench_close(struct workbench *b)
 int workbench_add_messages(struct workbench *b, const int *peers, int count, int copies,
                            size_t bytes, struct chore *chore)
 {
-    size_t at = 0;
+    size_t offset = 0;
 
     for (int copy = 0; copy < copies; copy++)
-        for (int i = 0; i < count; i++, at += bytes) {
-            if (at + bytes > b->bytes)
+        for (int i = 0; i < count; i++, offset += bytes) {
+            if (offset + bytes > b->bytes)
                 return fail(ERR_ARGUMENT, "%d messages of %zu bytes do not fit", copies * count,
                             bytes);
             TRY(batch_add(&chore->batch, b->engine->wire, (struct peers){ peers[i], 1, 1 },
-                          b->from + at, 0, b->to + at, bytes));
+                          b->from + offset, 0, b->to + offset, bytes));
         }
     return wire_reserve(b->engine->wire, &chore->batch);
 }
@@ -131,20 +133,24 @@ double workbench_copy_bytes(const struct workbench *b)
     return 2 * (double)b->bytes;
 }
 
-/* Queues half a product as padded.c does: weights are stored by hidden unit, so the first half (not
- * `out`) transposes them. */
-static int queue_half(struct workbench *b, uint64_t rows, bool out)
+/* The halves of a product: from the model dimension to hidden units, and back.  Half i reads
+ * rows[i] and writes rows[i + 1]. */
+enum product_half { TO_HIDDEN, FROM_HIDDEN };
+
+/* Queues half a product as padded.c does: weights are stored by hidden unit, so TO_HIDDEN
+ * transposes them. */
+static int queue_half(struct workbench *b, uint64_t rows, enum product_half half)
 {
     const struct products *p = &b->products;
     struct gemm gemm = { .dtype = p->dtype,
-                         .transpose_b = !out,
+                         .transpose_b = half == TO_HIDDEN,
                          .batch = 1,
                          .m = rows,
-                         .n = out ? p->model_dim : p->hidden_dim,
-                         .k = out ? p->hidden_dim : p->model_dim,
-                         .a = b->rows[out],
-                         .b = b->weights[out],
-                         .c = b->rows[out + 1] };
+                         .n = half == FROM_HIDDEN ? p->model_dim : p->hidden_dim,
+                         .k = half == FROM_HIDDEN ? p->hidden_dim : p->model_dim,
+                         .a = b->rows[half],
+                         .b = b->weights[half],
+                         .c = b->rows[half + 1] };
 
     return launch_gemm(b->engine->compute, &gemm);
 }
@@ -171,11 +177,11 @@ static int queue_chore(struct workbench *b, const struct chore *chore)
     for (int i = 0; i < chore->exchanges; i++)
         TRY(wire_exchange(engine->wire, engine->comm, &chore->batch));
     for (int i = 0; i < chore->products; i++) {
-        TRY(queue_half(b, chore->rows, false));
-        TRY(queue_half(b, chore->rows, true));
+        TRY(queue_half(b, chore->rows, TO_HIDDEN));
+        TRY(queue_half(b, chore->rows, FROM_HIDDEN));
     }
     for (int i = 0; i < chore->halves; i++)
-        TRY(queue_half(b, chore->rows, false));
+        TRY(queue_half(b, chore->rows, TO_HIDDEN));
     for (int i = 0; i < chore->copies; i++)
         TRY(queue_copy(b));
     for (int i = 0; i < chore->launches; i++)
