@@ -114,14 +114,14 @@ uint64_t capacities_of_rank(const struct capacities *c, const struct moe_shape *
 
 int capacities_fullest(const struct capacities *c, const struct moe_shape *shape)
 {
-    uint64_t most = 0;
+    uint64_t most_rows = 0;
     int fullest = 0;
 
     for (int q = 0; q < (int)shape->ranks; q++) {
         uint64_t rows = capacities_of_rank(c, shape, q);
 
-        if (rows > most) {
-            most = rows;
+        if (rows > most_rows) {
+            most_rows = rows;
             fullest = q;
         }
     }
@@ -130,15 +130,15 @@ int capacities_fullest(const struct capacities *c, const struct moe_shape *shape
 
 uint64_t capacities_mean(const struct capacities *c, uint32_t experts, uint32_t groups)
 {
-    uint32_t each = experts / groups;
-    uint64_t most = 0;
+    uint32_t group_experts = experts / groups;
+    uint64_t most_rows = 0;
 
     for (uint32_t i = 0; i < groups; i++) {
-        uint64_t rows = sum_rows(c, i * each, each);
+        uint64_t rows = sum_rows(c, i * group_experts, group_experts);
 
-        most = rows > most ? rows : most;
+        most_rows = rows > most_rows ? rows : most_rows;
     }
-    return (most + each - 1) / each;
+    return (most_rows + group_experts - 1) / group_experts;
 }
 
 uint64_t capacities_key(const struct capacities *c, const struct moe_shape *shape)

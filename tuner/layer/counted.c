@@ -14,8 +14,8 @@
 /* The state of way_counted. */
 struct counted {
     struct padded padded; /* must be first, see padded.h */
-    int64_t *all;         /* (W,E) choices of each rank for each expert, in the device's memory */
-    int64_t *host;        /* a copy in the host's memory, owned */
+    int64_t *counts;      /* (W,E) choices of each rank for each expert, in the device's memory */
+    int64_t *host_counts; /* a copy in the host's memory, owned */
     struct batch gather;
     struct event *routed;
 };
@@ -30,22 +30,23 @@ static void layout(struct exec *x, struct arena *arena)
     struct counted *c = x->state;
 
     padded_layout(x, arena);
-    c->all = arena_alloc(arena, count_numbers(x), sizeof(*c->all));
+    c->counts = arena_alloc(arena, count_numbers(x), sizeof(*c->counts));
 }
 
 static int open_counted(struct exec *x)
 {
     struct counted *c = x->state;
-    size_t slice = x->layer->shape.experts * sizeof(*c->all);
+    size_t slice = x->layer->shape.experts * sizeof(*c->counts);
 
-    c->host = calloc(count_numbers(x), sizeof(*c->host));
-    if (!c->host)
+    c->host_counts = calloc(count_numbers(x), sizeof(*c->host_counts));
+    if (!c->host_counts)
         return fail(ERR_NOMEM, "%llu counts", (unsigned long long)count_numbers(x));
     /* Before the first step, all counts are 0. */
-    TRY(device_upload(x->engine->device, c->all, c->host, count_numbers(x) * sizeof(*c->host)));
+    TRY(device_upload(x->engine->device, c->counts, c->host_counts,
+                      count_numbers(x) * sizeof(*c->host_counts)));
     TRY(event_open(x->engine->device, &c->routed));
     TRY(gather_add(&c->gather, x->engine->wire, (struct group){ 0, (int)x->geometry.peers },
-                   x->router.needed, c->all, slice));
+                   x->router.needed, c->counts, slice));
     TRY(wire_reserve(x->engine->wire, &c->gather));
     TRY(padded_open(x)); /* with the largest possible number of rows */
     return uneven_count(&x->uneven, &x->geometry, x->layer->shape.experts);
@@ -58,7 +59,7 @@ static void close_counted(struct exec *x)
     padded_close(x);
     batch_free(&c->gather);
     event_close(c->routed);
-    free(c->host);
+    free(c->host_counts);
 }
 
 /* Fetches nothing: forward() gathers weights after the counts. */
@@ -91,14 +92,14 @@ static void model_counts(const struct exec *x, int64_t *counts)
 static void swap_in_fullest(struct exec *x)
 {
     uint32_t experts = x->layer->shape.experts, local = x->geometry.local, fullest = 0;
-    uint64_t sum = 0, most = 0, swapped;
+    uint64_t expert_rows = 0, most_rows = 0, swapped;
 
     for (uint32_t e = 0; e < experts; e++) {
-        sum = e % local ? sum : 0;
+        expert_rows = e % local ? expert_rows : 0;
         for (uint32_t q = 0; q < x->geometry.peers; q++)
-            sum += x->uneven.rows[q * x->uneven.stride + e];
-        if (sum > most) {
-            most = sum;
+            expert_rows += x->uneven.rows[q * x->uneven.stride + e];
+        if (expert_rows > most_rows) {
+            most_rows = expert_rows;
             fullest = e / local * local;
         }
     }
@@ -125,12 +126,13 @@ static int exchange_counts(struct exec *x)
     TRY(wire_wait(engine->wire, engine->comm));
     TRY(stream_sync(engine->comm));
     if (engine->device->modelled)
-        model_counts(x, c->host);
+        model_counts(x, c->host_counts);
     else
-        TRY(device_download(engine->device, c->host, c->all, count_numbers(x) * sizeof(*c->host)));
+        TRY(device_download(engine->device, c->host_counts, c->counts,
+                            count_numbers(x) * sizeof(*c->host_counts)));
     for (uint64_t i = 0; i < count_numbers(x); i++) {
         int64_t capacity = (int64_t)capacity_of(&agreed, i % x->layer->shape.experts);
-        int64_t chosen = c->host[i] > 0 ? c->host[i] : 0;
+        int64_t chosen = c->host_counts[i] > 0 ? c->host_counts[i] : 0;
 
         x->uneven.rows[i] = (uint64_t)(chosen < capacity ? chosen : capacity);
     }

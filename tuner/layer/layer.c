@@ -26,9 +26,9 @@ uint64_t layer_units(const struct moe_shape *shape, uint32_t hidden, enum tensor
 uint64_t layer_slice(const struct moe_shape *shape, enum tensor tensor)
 {
     uint32_t slices = shape_slices(shape);
-    uint32_t most = shape->hidden_dim / slices + (shape->hidden_dim % slices != 0);
+    uint32_t hidden_most = shape->hidden_dim / slices + (shape->hidden_dim % slices != 0);
 
-    return layer_units(shape, most, tensor);
+    return layer_units(shape, hidden_most, tensor);
 }
 
 uint64_t layer_cosine(const struct moe_shape *shape, enum cosine i)

@@ -139,15 +139,15 @@ static double power_for(uint32_t experts, double skew)
 
 int load_open_skew(const struct moe_shape *shape, uint64_t seed, double skew, struct load **out)
 {
-    double most = (double)shape->experts / shape->top_k, power, *share;
+    double skew_most = (double)shape->experts / shape->top_k, power, *share;
     uint64_t n = shape->experts, step = coprime_step(seed, n), start = random_bits(seed, KEY_START);
     struct load *load = NULL;
 
-    if (!(skew >= 1 && skew <= most))
+    if (!(skew >= 1 && skew <= skew_most))
         return fail(ERR_ARGUMENT,
                     "--skew %g: it must be from 1 to E/k = %g, because no token chooses an expert "
                     "twice",
-                    skew, most);
+                    skew, skew_most);
     TRY(load_check_width(shape));
     TRY(load_new(shape, seed, &load));
     share = calloc(n, sizeof(*share));
@@ -260,7 +260,7 @@ int load_open_speeds(const struct moe_shape *shape, const char *text, struct loa
 static int open_counts(const struct moe_shape *shape, uint64_t seed, const char *text,
                        struct load **out)
 {
-    double *count = calloc(shape->experts, sizeof(*count)), sum = 0, most = 0;
+    double *count = calloc(shape->experts, sizeof(*count)), sum = 0, largest = 0;
     const char *fault;
     uint32_t found = 0;
     char *end;
@@ -271,12 +271,12 @@ static int open_counts(const struct moe_shape *shape, uint64_t seed, const char 
     for (; found < shape->experts && *text == ' ' && text[1] >= '0' && text[1] <= '9'; found++) {
         count[found] = (double)strtoull(text, &end, 10);
         sum += count[found];
-        most = fmax(most, count[found]);
+        largest = fmax(largest, count[found]);
         text = end;
     }
     fault = found < shape->experts || *text ? "has not one count for each expert"
             : !(sum > 0)                    ? "counts nothing"
-                                            : load_fault(sum, most, shape->top_k);
+                                            : load_fault(sum, largest, shape->top_k);
     TRY_OUT(!fault ? OK : fail(ERR_FORMAT, "a load of %u experts %s", shape->experts, fault));
     TRY_OUT(load_new(shape, seed, out));
     load_fill((*out)->first, shape->experts, shape->tokens, shape->top_k, count);
@@ -436,34 +436,34 @@ uint64_t load_count(const struct load *load, uint32_t step, uint32_t rank, uint3
 
 double load_skew(const struct load *load)
 {
-    uint64_t most = 0, all = load->first ? load->first[load->experts] : 0;
+    uint64_t largest = 0, choices = load->first ? load->first[load->experts] : 0;
 
     if (load->replay)
         return replay_median_skew(load->replay);
     for (uint32_t e = 0; e < load->experts; e++)
-        most = load_count(load, 0, 0, e) > most ? load_count(load, 0, 0, e) : most;
-    return all ? (double)most * load->experts / (double)all : 0;
+        largest = load_count(load, 0, 0, e) > largest ? load_count(load, 0, 0, e) : largest;
+    return choices ? (double)largest * load->experts / (double)choices : 0;
 }
 
 uint64_t load_most(const struct load *load)
 {
     uint32_t ranks = load->replay ? load->replay->ranks : 1;
-    uint64_t most = 0;
+    uint64_t largest = 0;
 
     for (uint32_t i = 0; i < load_step_count(load); i++)
         for (uint32_t q = 0; q < ranks; q++)
             for (uint32_t e = 0; e < load->experts; e++) {
                 uint64_t count = load_count(load, i, q, e);
 
-                most = count > most ? count : most;
+                largest = count > largest ? count : largest;
             }
-    return most;
+    return largest;
 }
 
 uint64_t load_kept(const void *self, uint64_t capacity, uint32_t experts)
 {
     const struct load *load = self;
-    uint64_t kept = 0, most = 0;
+    uint64_t kept = 0, largest = 0;
 
     if (load->replay)
         return replay_kept(load->replay, replay_at(load->replay, capacity), capacity, experts);
@@ -472,9 +472,9 @@ uint64_t load_kept(const void *self, uint64_t capacity, uint32_t experts)
 
         kept = e % experts ? kept : 0;
         kept += count < capacity ? count : capacity;
-        most = kept > most ? kept : most;
+        largest = kept > largest ? kept : largest;
     }
-    return most;
+    return largest;
 }
 
 uint64_t load_kept_of(const struct load *load, uint64_t capacity, uint32_t rank, uint32_t expert)

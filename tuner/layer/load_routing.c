@@ -70,13 +70,13 @@ static int check_choices(const struct counts_line *l, const struct moe_shape *s)
 static uint64_t capacity_of(const struct counts_line *l, const struct moe_shape *s)
 {
     double ranks = l->ranks ? l->ranks : s->ranks;
-    double most = l->largest ? 0 : l->most / ranks;
+    double largest_count = l->largest ? 0 : l->most / ranks;
 
     for (uint32_t e = 0; e < l->experts && l->largest; e++)
-        most = fmax(most, l->largest[e]);
+        largest_count = fmax(largest_count, l->largest[e]);
     if (l->capacity)
-        most = l->capacity;
-    return (uint64_t)ceil(most * ((double)s->top_k * s->tokens * ranks / l->sum) - 1e-9);
+        largest_count = l->capacity;
+    return (uint64_t)ceil(largest_count * ((double)s->top_k * s->tokens * ranks / l->sum) - 1e-9);
 }
 
 /* ---- buckets */
@@ -233,14 +233,14 @@ static int make_replay(struct routing_file *f, uint32_t limit, struct replayed *
  * "between". */
 static int make_load(struct routing_file *f, uint32_t limit, uint64_t seed, struct load **out)
 {
-    static const size_t most = LOAD_TEXT_BYTES - 64;
+    static const size_t bytes_most = LOAD_TEXT_BYTES - 64;
     struct replayed *replay = NULL;
     char text[LOAD_TEXT_BYTES];
     int rc;
 
     for (; limit > 1 && assign_steps(f, limit) > 1; limit--) {
         TRY(make_replay(f, limit, &replay));
-        if (replay_text(replay, text, most) < most)
+        if (replay_text(replay, text, bytes_most) < bytes_most)
             return load_new_replay(f->shape, seed, replay, out);
         replay_close(replay);
     }

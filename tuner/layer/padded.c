@@ -49,7 +49,7 @@ static uint64_t bias_stride(const struct exec *x, enum bias i)
 struct block {
     uint32_t chunk;
     uint32_t expert, experts; /* first expert, and number of experts (the kernels' batch) */
-    uint64_t at;              /* where its rows begin in the chunk */
+    uint64_t first_row;       /* where its rows begin in the chunk */
     uint64_t row, rows;       /* of each expert; with `first`, rows of all experts together */
     const uint64_t *first;    /* where each expert's rows begin, in the device's memory; or NULL */
 };
@@ -89,7 +89,7 @@ static bool block_next(const struct exec *x, struct block *b)
         }
         return is_first;
     }
-    b->at += b->experts * b->rows;
+    b->first_row += b->experts * b->rows;
     b->row += b->rows;
     if (b->experts && b->row >= expert_rows(x, b->chunk, b->expert)) {
         b->expert += b->experts;
@@ -111,7 +111,7 @@ static bool block_next(const struct exec *x, struct block *b)
 
 static void *rows_of(const struct exec *x, const struct block *b, const void *base, uint64_t width)
 {
-    return base ? (char *)base + b->at * width * dtype_bytes(x->compute_type) : NULL;
+    return base ? (char *)base + b->first_row * width * dtype_bytes(x->compute_type) : NULL;
 }
 
 /* ---- Layout */

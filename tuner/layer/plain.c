@@ -213,7 +213,7 @@ static bool has_best_of_group(const struct plain *p, uint32_t group, const int32
                               uint32_t *choice, uint32_t *better)
 {
     for (uint32_t j = 0; j < p->k; j++) {
-        uint32_t left = best_left(p, group * p->each, p->each, expert, j);
+        uint32_t left = best_left(p, group * p->group_size, p->group_size, expert, j);
 
         if (left < p->E && p->score[left] > p->score[expert[j]] + p->slack) {
             *choice = j;
@@ -226,12 +226,12 @@ static bool has_best_of_group(const struct plain *p, uint32_t group, const int32
 
 static double group_score(const struct plain *p, uint32_t group)
 {
-    uint32_t first = group * p->each, best = best_left(p, first, p->each, NULL, 0);
+    uint32_t first = group * p->group_size, best = best_left(p, first, p->group_size, NULL, 0);
     int32_t taken = (int32_t)best;
 
-    if (p->router != MOE_ROUTER_SIGMOID || p->each == 1)
+    if (p->router != MOE_ROUTER_SIGMOID || p->group_size == 1)
         return p->score[best];
-    return p->score[best] + p->score[best_left(p, first, p->each, &taken, 1)];
+    return p->score[best] + p->score[best_left(p, first, p->group_size, &taken, 1)];
 }
 
 static int wrong_groups(int rank, uint64_t token, const char *what)
@@ -260,7 +260,7 @@ static int check_groups(const struct plain *p, int rank, uint64_t token, const i
         must_be_chosen = s->groups - 1 - below < s->group_limit;
         cannot_be_chosen = above >= s->group_limit;
         for (uint32_t j = 0; j < p->k; j++)
-            has_choice |= (uint32_t)expert[j] / p->each == g;
+            has_choice |= (uint32_t)expert[j] / p->group_size == g;
         if (has_choice && cannot_be_chosen)
             return wrong_groups(rank, token,
                                 "it chose an expert of a group that is not among the best");
@@ -299,9 +299,9 @@ static int check_choices(const struct plain *p, int rank, uint64_t token, const 
             return fail(ERR_WRONG, "rank %d token %llu: it chose expert %d twice", rank,
                         (unsigned long long)token, expert[j]);
     if (p->router == MOE_ROUTER_BILEVEL) {
-        TRY(check_level(p, rank, token, 0, p->first_columns, (uint32_t)expert[0] / p->each));
-        return check_level(p, rank, token, p->first_columns, p->each,
-                           (uint32_t)expert[0] % p->each);
+        TRY(check_level(p, rank, token, 0, p->first_columns, (uint32_t)expert[0] / p->group_size));
+        return check_level(p, rank, token, p->first_columns, p->group_size,
+                           (uint32_t)expert[0] % p->group_size);
     }
     if (p->data->shape.groups)
         return check_groups(p, rank, token, expert);
@@ -334,8 +334,8 @@ static void softmax(const double *logits, uint32_t n, double *probability)
 static double weight_of(const struct plain *p, uint32_t expert)
 {
     if (p->router == MOE_ROUTER_BILEVEL)
-        return p->probability[expert / p->each] *
-               p->probability[p->first_columns + expert % p->each];
+        return p->probability[expert / p->group_size] *
+               p->probability[p->first_columns + expert % p->group_size];
     return p->probability[expert];
 }
 
@@ -393,7 +393,7 @@ static uint32_t column_of(const struct plain *p, uint32_t expert, bool second)
 {
     if (p->router != MOE_ROUTER_BILEVEL)
         return expert;
-    return second ? p->first_columns + expert % p->each : expert / p->each;
+    return second ? p->first_columns + expert % p->group_size : expert / p->group_size;
 }
 
 void plain_count(struct plain *p, const int32_t *expert, uint64_t tokens)
@@ -411,8 +411,9 @@ void plain_count(struct plain *p, const int32_t *expert, uint64_t tokens)
 
 /* One token's sums for the balance loss of one level of the gate, and for its gradients. */
 struct level_sums {
-    double sum, busy; /* sum of the token's probabilities, and of probability times share */
-    double weight;    /* the loss's weight, times columns, over tokens */
+    double sum;            /* of the token's probabilities */
+    double weighted_share; /* sum of probability times share */
+    double weight;         /* the loss's weight, times columns, over tokens */
 };
 
 static struct level_sums level_sums(const struct plain *p, bool second)
@@ -423,7 +424,7 @@ static struct level_sums level_sums(const struct plain *p, bool second)
 
     for (uint32_t c = first; c < end; c++) {
         s.sum += p->probability[c];
-        s.busy += p->probability[c] * p->share[c];
+        s.weighted_share += p->probability[c] * p->share[c];
     }
     return s;
 }
@@ -435,7 +436,7 @@ double plain_balance(const struct plain *p)
     for (int second = 0; second < (p->router == MOE_ROUTER_BILEVEL ? 2 : 1); second++) {
         struct level_sums s = level_sums(p, second);
 
-        loss += s.weight * s.busy / s.sum;
+        loss += s.weight * s.weighted_share / s.sum;
     }
     return loss;
 }
@@ -448,7 +449,8 @@ static double balance_grad(const struct plain *p, uint32_t column)
     if (!p->data->balance)
         return 0;
     s = level_sums(p, column >= p->first_columns);
-    return s.weight * slope * p->probability[column] / s.sum * (p->share[column] - s.busy / s.sum);
+    return s.weight * slope * p->probability[column] / s.sum *
+           (p->share[column] - s.weighted_share / s.sum);
 }
 
 /* ---- slopes */
@@ -505,7 +507,7 @@ int plain_open(const struct data *data, struct plain *p)
         .columns = shape_gate_columns(s),
         .rows = shape_gate_rows(s),
         .router = s->router,
-        .each = s->groups ? s->experts / s->groups : s->experts,
+        .group_size = s->groups ? s->experts / s->groups : s->experts,
     };
     p->first_columns = p->router == MOE_ROUTER_BILEVEL ? s->groups : p->columns;
     p->gate = calloc((size_t)p->rows * p->D, sizeof(*p->gate));

@@ -21,7 +21,7 @@ struct plain {
     uint32_t columns;             /* number of logits of a token */
     uint32_t rows;                /* of the gate's matrix: columns; for a cosine router P */
     uint32_t router;              /* enum moe_router */
-    uint32_t each;                /* experts in a group; E without groups */
+    uint32_t group_size;          /* experts in a group; E without groups */
     uint32_t first_columns;       /* columns of the first softmax; a second one has the rest */
     double slack;                 /* rounding of a score; sums of 16-bit products are truncated */
     float *gate;                  /* (rows,D) */

@@ -100,16 +100,16 @@ uint64_t replay_kept(const struct replayed *r, struct replay_steps steps, uint64
     uint64_t sum = 0, rank_steps = (uint64_t)steps.count * r->ranks;
 
     for (uint32_t i = steps.first; i < steps.first + steps.count; i++) {
-        uint64_t kept = 0, most = 0;
+        uint64_t kept = 0, largest = 0;
 
         for (uint32_t e = 0; e < r->experts; e++) {
             uint64_t count = replay_count(r, i, e);
 
             kept = e % experts ? kept : 0;
             kept += count / r->ranks < capacity ? count : r->ranks * capacity;
-            most = kept > most ? kept : most;
+            largest = kept > largest ? kept : largest;
         }
-        sum += most;
+        sum += largest;
     }
     return (sum + rank_steps / 2) / rank_steps;
 }

@@ -20,11 +20,11 @@
 
 uint64_t rig_most_tokens(const struct rig *rig)
 {
-    uint32_t most = 0;
+    uint32_t most_tokens = 0;
 
     for (uint32_t q = 0; q < rig->data.shape.ranks; q++)
-        most = rig->parts.tokens[q] > most ? rig->parts.tokens[q] : most;
-    return most;
+        most_tokens = rig->parts.tokens[q] > most_tokens ? rig->parts.tokens[q] : most_tokens;
+    return most_tokens;
 }
 
 /* The largest side of attention's matrices: large enough for a device's full speed, and small

@@ -99,8 +99,8 @@ static int gather_given(struct rig *rig, const struct exec *exec, struct given_r
     uint64_t tokens = rig_most_tokens(rig);
     size_t elements = tokens * rig->data.shape.model_dim,
            all_elements = elements * rig->data.shape.ranks;
-    struct given_rows own = { 0 };
-    int rc = open_given(rig, exec, tokens, &own);
+    struct given_rows own_rows = { 0 };
+    int rc = open_given(rig, exec, tokens, &own_rows);
 
     *out = (struct given_rows){ calloc(all_elements + 1, sizeof(float)),
                                 calloc(all_elements + 1, sizeof(float)), tokens, 0 };
@@ -108,10 +108,10 @@ static int gather_given(struct rig *rig, const struct exec *exec, struct given_r
         rc = fail(ERR_NOMEM, "%zu numbers to check with", all_elements);
     rc = world_settle(rig->world, rc);
     if (!rc)
-        rc = world_gather(rig->world, own.tokens, out->tokens, elements * sizeof(float));
+        rc = world_gather(rig->world, own_rows.tokens, out->tokens, elements * sizeof(float));
     if (!rc)
-        rc = world_gather(rig->world, own.grads, out->grads, elements * sizeof(float));
-    close_given(&own);
+        rc = world_gather(rig->world, own_rows.grads, out->grads, elements * sizeof(float));
+    close_given(&own_rows);
     return rc;
 }
 
@@ -408,10 +408,10 @@ static int agree_on_worst(struct rig *rig, int rc, double own_error, double *wor
 static void inject_fault(struct rig *rig, const char *point, uint64_t token)
 {
     static const uint32_t wrong = 0x42424242; /* 48.6 as f32, two values of 48 or 3 in 16 bits */
-    size_t at = token * rig->data.shape.model_dim * dtype_bytes(rig->data.shape.dtype);
+    size_t offset = token * rig->data.shape.model_dim * dtype_bytes(rig->data.shape.dtype);
 
     if (rig->layer->tokens && fault_hit(point))
-        device_upload(rig->engine->device, (char *)rig->y + at, &wrong, sizeof(wrong));
+        device_upload(rig->engine->device, (char *)rig->y + offset, &wrong, sizeof(wrong));
 }
 
 int rig_check(struct rig *rig, struct exec *exec, double *worst)

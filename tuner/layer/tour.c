@@ -12,18 +12,18 @@
 
 /* One chunk. */
 struct tour_chunk {
-    uint32_t all, own;           /* number of tokens of all ranks, and of this rank */
-    uint64_t before;             /* where this rank's tokens begin among those of all ranks */
-    uint64_t from;               /* where they begin among this rank's T tokens */
-    char *x, *grad;              /* (all,D) in the storage type: tokens, and gradients of y */
-    struct sent_choice *choices; /* (all,k) as received */
-    int32_t *expert;             /* (all,k), as are slot and gate: unpacked choices */
+    uint32_t all_tokens, own_tokens; /* number of tokens of all ranks, and of this rank */
+    uint64_t tokens_before;          /* where this rank's tokens begin among those of all ranks */
+    uint64_t first_token;            /* where they begin among this rank's T tokens */
+    char *x, *grad; /* (all_tokens,D) in the storage type: tokens, and gradients of y */
+    struct sent_choice *choices; /* (all_tokens,k) as received */
+    int32_t *expert;             /* (all_tokens,k), as are slot and gate: unpacked choices */
     int64_t *slot, *needed;      /* needed: (E) */
     float *gate;
-    char *partial;       /* (all,D) this rank's part of y; in backward, of the gradient of x */
-    char *parts;         /* (W,own,D) the parts of all ranks, for this rank's tokens */
-    float *partial_gate; /* (all,k) this rank's part of the gates' gradients */
-    float *parts_gate;   /* (W,own,k) the parts of all ranks */
+    char *partial; /* (all_tokens,D) this rank's part of y; in backward, of the gradient of x */
+    char *parts;   /* (W,own_tokens,D) the parts of all ranks, for this rank's tokens */
+    float *partial_gate; /* (all_tokens,k) this rank's part of the gates' gradients */
+    float *parts_gate;   /* (W,own_tokens,k) the parts of all ranks */
     struct sparse_work work;
     struct batch send_x, return_y, send_grads, return_grads;
     struct event *arrived, *done, *returned;
@@ -65,14 +65,14 @@ static void layout_rows(struct exec *x, uint32_t i, struct arena *arena)
     struct tour_chunk *c = &((struct tour *)x->state)->chunks[i];
     uint64_t ranks = parts->ranks, choices;
 
-    c->all = (uint32_t)parts_sum(parts->tokens, parts->ranks, i, exchange.pieces);
-    c->own = part_piece(x->layer->tokens, i, exchange.pieces);
-    c->before = parts_before(&exchange);
-    c->from = part_cut(x->layer->tokens, i, exchange.pieces);
-    choices = (uint64_t)c->all * s->top_k;
-    c->x = arena_alloc(arena, c->all, row_bytes(x));
-    c->partial = arena_alloc(arena, c->all, row_bytes(x));
-    c->parts = arena_alloc(arena, size_product(ranks, c->own), row_bytes(x));
+    c->all_tokens = (uint32_t)parts_sum(parts->tokens, parts->ranks, i, exchange.pieces);
+    c->own_tokens = part_piece(x->layer->tokens, i, exchange.pieces);
+    c->tokens_before = parts_before(&exchange);
+    c->first_token = part_cut(x->layer->tokens, i, exchange.pieces);
+    choices = (uint64_t)c->all_tokens * s->top_k;
+    c->x = arena_alloc(arena, c->all_tokens, row_bytes(x));
+    c->partial = arena_alloc(arena, c->all_tokens, row_bytes(x));
+    c->parts = arena_alloc(arena, size_product(ranks, c->own_tokens), row_bytes(x));
     c->choices = arena_alloc(arena, choices, sizeof(*c->choices));
     c->expert = arena_alloc(arena, choices, sizeof(*c->expert));
     c->slot = arena_alloc(arena, choices, sizeof(*c->slot));
@@ -80,9 +80,9 @@ static void layout_rows(struct exec *x, uint32_t i, struct arena *arena)
     c->needed = arena_alloc(arena, s->experts, sizeof(*c->needed));
     if (s->pass != MOE_TRAIN)
         return;
-    c->grad = arena_alloc(arena, c->all, row_bytes(x));
+    c->grad = arena_alloc(arena, c->all_tokens, row_bytes(x));
     c->partial_gate = arena_alloc(arena, choices, sizeof(*c->partial_gate));
-    c->parts_gate = arena_alloc(arena, size_product(ranks, (uint64_t)c->own * s->top_k),
+    c->parts_gate = arena_alloc(arena, size_product(ranks, (uint64_t)c->own_tokens * s->top_k),
                                 sizeof(*c->parts_gate));
 }
 
@@ -100,8 +100,8 @@ static void layout_work(struct exec *x, uint32_t i, struct arena *arena)
 
         rows_most += tokens < x->geometry.capacity ? tokens : x->geometry.capacity;
     }
-    sparse_work_shape(w, x->layer, x->compute_type, c->all, x->layer->hidden, rows_most);
-    w->at.expected = sparse_work_rows(x->layer, c->all, &capacities);
+    sparse_work_shape(w, x->layer, x->compute_type, c->all_tokens, x->layer->hidden, rows_most);
+    w->at.expected = sparse_work_rows(x->layer, c->all_tokens, &capacities);
     w->stream = x->engine ? x->engine->compute : NULL;
     w->needed = c->needed;
     w->gate = c->gate;
@@ -132,7 +132,8 @@ static void layout(struct exec *x, struct arena *arena)
         layout_rows(x, i, arena);
         layout_work(x, i, arena);
         largest = kept_rows_limit(chunk_rows) > kept_rows_limit(largest) ? chunk_rows : largest;
-        tokens_most = tour->chunks[i].all > tokens_most ? tour->chunks[i].all : tokens_most;
+        tokens_most =
+            tour->chunks[i].all_tokens > tokens_most ? tour->chunks[i].all_tokens : tokens_most;
     }
     room = x == x->first ? sparse_work_room(largest, arena)
                          : ((struct tour *)x->first->state)->chunks[0].work.at.room;
@@ -222,16 +223,16 @@ static int put_rows(const struct exec *x, const struct tour_chunk *c, const void
 {
     const struct moe_shape *s = &x->layer->shape;
 
-    if (!c->own)
+    if (!c->own_tokens)
         return OK;
     return launch_move(x->engine->compute,
                        &(struct move){ .from_type = s->dtype,
                                        .to_type = s->dtype,
-                                       .block = (uint64_t)c->own * s->model_dim,
+                                       .block = (uint64_t)c->own_tokens * s->model_dim,
                                        .dims = { 1, 1, 1 },
                                        .terms = 1,
-                                       .from = (const char *)rows + c->from * row_bytes(x),
-                                       .to = all + c->before * row_bytes(x) });
+                                       .from = (const char *)rows + c->first_token * row_bytes(x),
+                                       .to = all + c->tokens_before * row_bytes(x) });
 }
 
 static int enqueue_exchange(const struct exec *x, const struct batch *batch, struct event *finished)
@@ -270,11 +271,11 @@ static int return_chunk(const struct exec *x, const struct tour_chunk *c, enum d
     const struct moe_shape *s = &x->layer->shape;
     const float *sums = sums_of(x, c);
 
-    if ((const char *)sums != c->partial && c->all)
+    if ((const char *)sums != c->partial && c->all_tokens)
         TRY(launch_move(x->engine->compute,
                         &(struct move){ .from_type = MOE_F32,
                                         .to_type = s->dtype,
-                                        .block = (uint64_t)c->all * s->model_dim,
+                                        .block = (uint64_t)c->all_tokens * s->model_dim,
                                         .dims = { 1, 1, 1 },
                                         .terms = 1,
                                         .from = sums,
@@ -289,19 +290,20 @@ static int return_chunk(const struct exec *x, const struct tour_chunk *c, enum d
 static int add_parts(const struct exec *x, const struct tour_chunk *c, uint64_t width,
                      uint32_t from_type, const void *parts, uint32_t to_type, void *to)
 {
-    uint64_t elements = c->own * width;
+    uint64_t elements = c->own_tokens * width;
 
     if (!elements)
         return OK;
-    return launch_move(x->engine->compute,
-                       &(struct move){ .from_type = from_type,
-                                       .to_type = to_type,
-                                       .block = elements,
-                                       .dims = { 1, 1, 1 },
-                                       .terms = x->layer->parts->ranks,
-                                       .term_stride = 1,
-                                       .from = parts,
-                                       .to = (char *)to + c->from * width * dtype_bytes(to_type) });
+    return launch_move(
+        x->engine->compute,
+        &(struct move){ .from_type = from_type,
+                        .to_type = to_type,
+                        .block = elements,
+                        .dims = { 1, 1, 1 },
+                        .terms = x->layer->parts->ranks,
+                        .term_stride = 1,
+                        .from = parts,
+                        .to = (char *)to + c->first_token * width * dtype_bytes(to_type) });
 }
 
 /* ---- The way */
@@ -314,12 +316,12 @@ static int forward(struct exec *x, const void *tokens, void *y)
 
     for (uint32_t i = 0; i < tour->count; i++) {
         const struct tour_chunk *c = &tour->chunks[i];
-        uint64_t k = s->top_k, first_choice = c->from * k;
-        struct pack_choices pack = { .choices = c->own * k,
+        uint64_t k = s->top_k, first_choice = c->first_token * k;
+        struct pack_choices pack = { .choices = c->own_tokens * k,
                                      .expert = x->router.expert + first_choice,
                                      .slot = x->router.slot + first_choice,
                                      .gate = x->router.gate + first_choice,
-                                     .to = c->choices + c->before * k };
+                                     .to = c->choices + c->tokens_before * k };
 
         TRY(put_rows(x, c, tokens, c->x));
         TRY(launch_pack_choices(compute, &pack));
@@ -328,7 +330,7 @@ static int forward(struct exec *x, const void *tokens, void *y)
     TRY(weights_ready(&x->weights, x->engine, 0));
     for (uint32_t i = 0; i < tour->count; i++) {
         const struct tour_chunk *c = &tour->chunks[i];
-        struct recount recount = { .tokens = c->all,
+        struct recount recount = { .tokens = c->all_tokens,
                                    .experts = s->experts,
                                    .top_k = s->top_k,
                                    .from = c->choices,

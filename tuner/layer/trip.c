@@ -118,7 +118,7 @@ struct block_place {
 static struct block_place sent_block(const struct trip *trip, uint32_t i, uint64_t n)
 {
     const struct geometry *g = trip->geometry;
-    uint64_t each = (uint64_t)g->copies * g->shares, expert = n / each;
+    uint64_t ranks_per_expert = (uint64_t)g->copies * g->shares, expert = n / ranks_per_expert;
     const struct block_table *pack = &trip->uneven->pack[i];
 
     if (is_uneven(trip))
@@ -127,7 +127,7 @@ static struct block_place sent_block(const struct trip *trip, uint32_t i, uint64
                                      .sent = pack->host[n].to };
     return (struct block_place){ .rows = g->chunk_rows,
                                  .home = geometry_home_row(g, expert, n % g->shares, i),
-                                 .sent = geometry_sent_row(g, expert, n % each) };
+                                 .sent = geometry_sent_row(g, expert, n % ranks_per_expert) };
 }
 
 /* The block that it receives in chunk i from a peer for a local expert. */
