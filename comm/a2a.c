@@ -82,7 +82,7 @@ void a2a_fill_tables(uint32_t a, const struct topology *topology, struct a2a_row
         uneven_algorithms[a]->fill(topology, rows, to);
 }
 
-static int build(struct a2a *a2a)
+static int build_batches(struct a2a *a2a)
 {
     if (a2a->call.add_transfers)
         return a2a->call.add_transfers(a2a->call.self, &a2a->phases[0]);
@@ -114,7 +114,7 @@ static int choose_algorithm(struct a2a *a2a, uint32_t a)
     return UNSUPPORTED;
 }
 
-static int reserve(struct a2a *a2a)
+static int reserve_batches(struct a2a *a2a)
 {
     for (int i = 0; i < A2A_PHASES; i++)
         TRY(wire_reserve(a2a->call.wire, &a2a->phases[i]));
@@ -130,13 +130,13 @@ int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out)
         return fail(ERR_NOMEM, "an all-to-all");
     a2a->call = *call;
     TRY_OUT(choose_algorithm(a2a, a));
-    TRY_OUT(build(a2a));
+    TRY_OUT(build_batches(a2a));
     for (int i = 0; i < A2A_PHASES; i++) {
         a2a->phases[i].ctas = call->ctas;
         a2a->phases[i].of_tokens = true;
         a2a->phases[i].staged = !batch_is_empty(&a2a->phases[1]);
     }
-    TRY_OUT(reserve(a2a));
+    TRY_OUT(reserve_batches(a2a));
     *out = a2a;
     return OK;
 out:
@@ -148,8 +148,8 @@ int a2a_rebuild(struct a2a *a2a)
 {
     for (int i = 0; i < A2A_PHASES; i++)
         a2a->phases[i].count = 0;
-    TRY(build(a2a));
-    return reserve(a2a);
+    TRY(build_batches(a2a));
+    return reserve_batches(a2a);
 }
 
 int a2a_run(struct a2a *a2a, struct stream *stream)

@@ -25,36 +25,38 @@ static int add_phase(struct a2a *a2a, int phase, struct peers peers)
     const struct a2a_call *c = &a2a->call;
     size_t bytes =
         (size_t)(c->wire->topology.ranks / peers.count) * c->block * dtype_bytes(c->dtype);
-    bool last = phase == a2a->ops->levels - 1;
+    bool is_last = phase == a2a->ops->levels - 1;
 
     return batch_add(&a2a->phases[phase], c->wire, peers, scratch_half(c, 0), bytes,
-                     last ? c->recv : scratch_half(c, 1), bytes);
+                     is_last ? c->recv : scratch_half(c, 1), bytes);
 }
 
 static int staged_build(struct a2a *a2a)
 {
     const struct topology *t = &a2a->call.wire->topology;
-    bool racks = a2a->ops->levels == 3;
-    int m = t->ranks_per_node, p = racks ? t->ranks_per_rack : t->ranks;
+    bool has_racks = a2a->ops->levels == 3;
+    int m = t->ranks_per_node,
+        p = has_racks ? t->ranks_per_rack : t->ranks; /* ranks of a node; of a rack */
 
-    if (racks ? !topology_three_levels(t) : !topology_two_levels(t))
+    if (has_racks ? !topology_three_levels(t) : !topology_two_levels(t))
         return UNSUPPORTED;
     TRY(add_phase(a2a, 0, (struct peers){ t->rank - t->rank % m, 1, m }));
     TRY(add_phase(a2a, 1, (struct peers){ t->rank - t->rank % p + t->rank % m, m, p / m }));
-    return racks ? add_phase(a2a, 2, (struct peers){ t->rank % p, p, t->ranks / p }) : OK;
+    return has_racks ? add_phase(a2a, 2, (struct peers){ t->rank % p, p, t->ranks / p }) : OK;
 }
 
 /* Puts blocks for the same peer of the next exchange next to each other.  Their order goes from
  * (racks, nodes, places) to (places, racks, nodes), to (nodes, racks, places), and back to (racks,
  * nodes, places).  The index of a plain transpose is i % rows * columns + i / rows; the paper
  * prints i / columns, which is right only where rows = columns. */
-static int arrange(const struct a2a *a2a, struct stream *stream, int phase)
+static int sort_blocks(const struct a2a *a2a, struct stream *stream, int phase)
 {
     const struct a2a_call *c = &a2a->call;
     const struct topology *t = &c->wire->topology;
     /* With two levels, all nodes belong to one rack. */
-    int rack = a2a->ops->levels == 3 ? t->ranks_per_rack : t->ranks;
-    uint64_t racks = (uint64_t)(t->ranks / rack), nodes = (uint64_t)(rack / t->ranks_per_node);
+    int per_rack = a2a->ops->levels == 3 ? t->ranks_per_rack : t->ranks;
+    uint64_t racks = (uint64_t)(t->ranks / per_rack),
+             nodes = (uint64_t)(per_rack / t->ranks_per_node);
     uint64_t places = (uint64_t)t->ranks_per_node;
     struct move move = { .from_type = c->dtype,
                          .to_type = c->dtype,
@@ -81,7 +83,7 @@ static int arrange(const struct a2a *a2a, struct stream *stream, int phase)
 static int staged_run(struct a2a *a2a, struct stream *stream)
 {
     for (int i = 0; i < a2a->ops->levels; i++) {
-        TRY(arrange(a2a, stream, i));
+        TRY(sort_blocks(a2a, stream, i));
         TRY(wire_exchange(a2a->call.wire, stream, &a2a->phases[i]));
     }
     return OK;
@@ -115,12 +117,12 @@ static int naive_build(struct a2a *a2a)
     for (int node = 0; node < t->ranks / m; node++)
         for (int i = 0; i < m; i++) {
             int place = (local + i) % m;
-            size_t theirs = (size_t)(node * m + place) * bytes;
+            size_t block_offset = (size_t)(node * m + place) * bytes;
 
             TRY(batch_add_transfer(&a2a->phases[0],
                                    &(struct transfer){ .peer = t->rank - local + place,
-                                                       .send = (const char *)c->send + theirs,
-                                                       .recv = scratch_half(c, 0) + theirs,
+                                                       .send = (const char *)c->send + block_offset,
+                                                       .recv = scratch_half(c, 0) + block_offset,
                                                        .send_bytes = bytes,
                                                        .recv_bytes = bytes }));
         }

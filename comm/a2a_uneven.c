@@ -15,10 +15,9 @@ static size_t bytes_of(const struct a2a_call *c, uint64_t rows)
     return rows * c->width * dtype_bytes(c->dtype);
 }
 
-/* What this rank sends one peer and receives from it.  All four numbers count rows; the two
- * positions count from the beginning of send and recv. */
+/* The rows that this rank sends one peer and receives from it. */
 struct part_of_rank {
-    uint64_t send_at, send, recv_at, recv;
+    uint64_t send_rows, recv_rows;
 };
 
 struct ranks {
@@ -34,21 +33,22 @@ static int add_parts(struct a2a *a2a, int phase, struct ranks ranks, const void 
     const struct a2a_call *c = &a2a->call;
 
     for (int turn = 0; turn < 2; turn++) {
-        struct part_of_rank at = { 0, 0, 0, 0 };
+        uint64_t send_row = 0, recv_row = 0; /* where the part begins */
 
         for (int i = 0; i < ranks.count; i++) {
+            struct part_of_rank part;
             struct transfer transfer;
 
-            part_of(c, i, &at);
+            part_of(c, i, &part);
             transfer = (struct transfer){ .peer = ranks.first + i * ranks.step,
-                                          .send = (const char *)send + bytes_of(c, at.send_at),
-                                          .recv = (char *)recv + bytes_of(c, at.recv_at),
-                                          .send_bytes = bytes_of(c, at.send),
-                                          .recv_bytes = bytes_of(c, at.recv) };
+                                          .send = (const char *)send + bytes_of(c, send_row),
+                                          .recv = (char *)recv + bytes_of(c, recv_row),
+                                          .send_bytes = bytes_of(c, part.send_rows),
+                                          .recv_bytes = bytes_of(c, part.recv_rows) };
             if (turn ? i < ranks.self : i >= ranks.self)
                 TRY(batch_add_transfer(&a2a->phases[phase], &transfer));
-            at.send_at += at.send;
-            at.recv_at += at.recv;
+            send_row += part.send_rows;
+            recv_row += part.recv_rows;
         }
     }
     return OK;
@@ -63,8 +63,8 @@ static int rank_in_group(const struct a2a_call *c)
 
 static void linear_part(const struct a2a_call *c, int i, struct part_of_rank *part)
 {
-    part->send = rows_between(c, rank_in_group(c), i);
-    part->recv = rows_between(c, i, rank_in_group(c));
+    part->send_rows = rows_between(c, rank_in_group(c), i);
+    part->recv_rows = rows_between(c, i, rank_in_group(c));
 }
 
 static int linear_build(struct a2a *a2a)
@@ -103,10 +103,10 @@ static void inside_part(const struct a2a_call *c, int j, struct part_of_rank *pa
     const struct topology *t = &c->wire->topology;
     const struct node_layout l = node_layout_of(t);
 
-    part->send = part->recv = 0;
+    part->send_rows = part->recv_rows = 0;
     for (int i = 0; i < l.nodes; i++) {
-        part->send += rows_between(c, t->rank, rank_at(&l, i, j));
-        part->recv += rows_between(c, rank_at(&l, l.node, j), rank_at(&l, i, l.place));
+        part->send_rows += rows_between(c, t->rank, rank_at(&l, i, j));
+        part->recv_rows += rows_between(c, rank_at(&l, l.node, j), rank_at(&l, i, l.place));
     }
 }
 
@@ -117,10 +117,10 @@ static void between_part(const struct a2a_call *c, int i, struct part_of_rank *p
     const struct topology *t = &c->wire->topology;
     const struct node_layout l = node_layout_of(t);
 
-    part->send = part->recv = 0;
+    part->send_rows = part->recv_rows = 0;
     for (int j = 0; j < l.ranks_per_node; j++) {
-        part->send += rows_between(c, rank_at(&l, l.node, j), rank_at(&l, i, l.place));
-        part->recv += rows_between(c, rank_at(&l, i, j), t->rank);
+        part->send_rows += rows_between(c, rank_at(&l, l.node, j), rank_at(&l, i, l.place));
+        part->recv_rows += rows_between(c, rank_at(&l, i, j), t->rank);
     }
 }
 
@@ -136,8 +136,8 @@ static uint64_t two_level_scratch(const struct topology *t, struct a2a_rows rows
         struct part_of_rank part;
 
         inside_part(&c, j, &part);
-        sent += part.send;
-        received += part.recv;
+        sent += part.send_rows;
+        received += part.recv_rows;
     }
     return 2 * (sent > received ? sent : received);
 }
@@ -172,16 +172,16 @@ static uint64_t two_level_tables(const struct topology *t)
  * each block's number of rows is in its `step`. */
 static void fill_table(int rows, int columns, struct row_block *to)
 {
-    uint64_t from = 0, at = 0;
+    uint64_t from_row = 0, to_row = 0;
 
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < columns; j++) {
-            to[j * rows + i].from = from;
-            from += to[j * rows + i].step;
+            to[j * rows + i].from = from_row;
+            from_row += to[j * rows + i].step;
         }
     for (int n = 0; n < rows * columns; n++) {
-        to[n].first = to[n].to = at;
-        at += to[n].step;
+        to[n].first = to[n].to = to_row;
+        to_row += to[n].step;
     }
 }
 
@@ -205,7 +205,7 @@ static void two_level_fill(const struct topology *t, struct a2a_rows rows, struc
 
 /* Makes one of the two copies.  The first reads what this rank sends, the second what the exchange
  * inside the node brought. */
-static int arrange(const struct a2a *a2a, struct stream *stream, int second)
+static int sort_blocks(const struct a2a *a2a, struct stream *stream, bool is_second)
 {
     const struct a2a_call *c = &a2a->call;
     const struct topology *t = &c->wire->topology;
@@ -215,7 +215,7 @@ static int arrange(const struct a2a *a2a, struct stream *stream, int second)
 
     for (int j = 0; j < l.ranks_per_node; j++) {
         inside_part(c, j, &part);
-        rows += second ? part.recv : part.send;
+        rows += is_second ? part.recv_rows : part.send_rows;
     }
     return launch_move_rows(stream,
                             &(struct move_rows){ .from_type = c->dtype,
@@ -224,8 +224,8 @@ static int arrange(const struct a2a *a2a, struct stream *stream, int second)
                                                  .rows = rows,
                                                  .terms = 1,
                                                  .count = (uint64_t)t->ranks,
-                                                 .blocks = c->tables + second * t->ranks,
-                                                 .from = second ? scratch_half(c, 1) : c->send,
+                                                 .blocks = c->tables + (is_second ? t->ranks : 0),
+                                                 .from = is_second ? scratch_half(c, 1) : c->send,
                                                  .to = scratch_half(c, 0) });
 }
 
@@ -233,9 +233,9 @@ static int two_level_run(struct a2a *a2a, struct stream *stream)
 {
     struct wire *wire = a2a->call.wire;
 
-    TRY(arrange(a2a, stream, 0));
+    TRY(sort_blocks(a2a, stream, false));
     TRY(wire_exchange(wire, stream, &a2a->phases[0]));
-    TRY(arrange(a2a, stream, 1));
+    TRY(sort_blocks(a2a, stream, true));
     return wire_exchange(wire, stream, &a2a->phases[1]);
 }
 

@@ -53,15 +53,15 @@ bool cuda_peers_share_host(const struct cuda_peer *peers, int ranks)
 int cuda_peers_reach(const struct device *device, const struct cuda_peer *peers, int ranks,
                      bool *out)
 {
-    int own = cuda_ordinal(device), events = 0, other, reaches = 1;
+    int own_gpu = cuda_ordinal(device), has_events = 0, peer_gpu, reaches = 1;
 
-    TRY(CUDA(cudaDeviceGetAttribute(&events, cudaDevAttrIpcEventSupport, own)));
+    TRY(CUDA(cudaDeviceGetAttribute(&has_events, cudaDevAttrIpcEventSupport, own_gpu)));
     for (int q = 0; q < ranks && reaches; q++) {
-        if (cudaDeviceGetByPCIBusId(&other, peers[q].bus) != cudaSuccess)
+        if (cudaDeviceGetByPCIBusId(&peer_gpu, peers[q].bus) != cudaSuccess)
             (void)cudaGetLastError(); /* not visible here */
-        else if (other != own)
-            TRY(CUDA(cudaDeviceCanAccessPeer(&reaches, own, other)));
+        else if (peer_gpu != own_gpu)
+            TRY(CUDA(cudaDeviceCanAccessPeer(&reaches, own_gpu, peer_gpu)));
     }
-    *out = events && reaches;
+    *out = has_events && reaches;
     return OK;
 }

@@ -68,9 +68,9 @@ void engine_close(struct engine *engine)
 
 int engine_alloc(struct engine *engine, size_t bytes, void **out)
 {
-    size_t lent = engine->wire->alloc_multiple_bytes, rest = lent ? bytes % lent : 0;
+    size_t multiple = engine->wire->alloc_multiple_bytes, excess = multiple ? bytes % multiple : 0;
 
-    if (rest && __builtin_add_overflow(bytes, lent - rest, &bytes))
+    if (excess && __builtin_add_overflow(bytes, multiple - excess, &bytes))
         return fail(ERR_NOMEM, "memory for a wire");
     return device_alloc(engine->device, bytes, out);
 }
@@ -97,6 +97,7 @@ int engine_sync(struct engine *engine)
     int joined = record_end(engine), wire = wire_wait(engine->wire, engine->comm);
     int compute = stream_sync(engine->compute), comm = stream_sync(engine->comm);
 
+    /* The wire's error first: it explains the others. */
     return wire ? wire : (compute ? compute : (comm ? comm : joined));
 }
 

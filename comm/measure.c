@@ -8,7 +8,9 @@
 int measure_once(struct world *world, struct engine *engine, struct disturbance *watch,
                  int (*once)(void *self), void *self, struct measured *out)
 {
-    int64_t begun_ns, agreed[3];
+    int64_t begun_ns;
+    enum { TIME, ERROR, DISTURBED, VALUES };
+    int64_t largest[VALUES]; /* over the ranks */
     int rc = world_barrier(world);
 
     /* Ranks read their counters at different speeds, and wait in the barrier for ranks that the
@@ -22,13 +24,13 @@ int measure_once(struct world *world, struct engine *engine, struct disturbance 
         rc = engine_begin(engine);
     if (!rc)
         rc = once(self);
-    agreed[0] = engine ? engine_elapsed_ns(engine) : host_clock_ns() - begun_ns;
-    agreed[1] = -(int64_t)rc;
-    agreed[2] = watch ? disturbance_end(watch) : 0;
-    TRY(world_max(world, agreed, 3));
-    if (agreed[1] > 0)
-        return -(int)agreed[1];
-    *out = (struct measured){ agreed[0], agreed[2] };
+    largest[TIME] = engine ? engine_elapsed_ns(engine) : host_clock_ns() - begun_ns;
+    largest[ERROR] = -(int64_t)rc;
+    largest[DISTURBED] = watch ? disturbance_end(watch) : 0;
+    TRY(world_max(world, largest, VALUES));
+    if (largest[ERROR] > 0)
+        return -(int)largest[ERROR];
+    *out = (struct measured){ largest[TIME], largest[DISTURBED] };
     return OK;
 }
 
@@ -38,9 +40,9 @@ void measure_order(uint64_t seed, uint64_t round, int n, int *order)
         order[i] = i;
     for (int i = n - 1; i > 0; i--) {
         int j = (int)random_below(seed ^ round << 20, (uint64_t)i, (uint32_t)i + 1);
-        int t = order[i];
+        int swapped = order[i];
 
         order[i] = order[j];
-        order[j] = t;
+        order[j] = swapped;
     }
 }

@@ -11,41 +11,41 @@
 
 /* ---- binding */
 
-/* The number of the first hardware thread of this processor's core; its own number where Linux does
- * not say.  Two threads of one core often have numbers far apart: ranks that used consecutive
- * numbers would share every core. */
-static int core_of(int number)
+/* The number of the first processor (hardware thread) of this processor's core; its own number
+ * where Linux does not say.  Two threads of one core often have numbers far apart: ranks that used
+ * consecutive numbers would share every core. */
+static int core_of(int processor)
 {
     char path[96];
     FILE *file;
-    int first = number;
+    int first = processor;
 
     snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
-             number);
+             processor);
     file = fopen(path, "r");
     if (file && fscanf(file, "%d", &first) != 1)
-        first = number;
+        first = processor;
     if (file)
         fclose(file);
     return first;
 }
 
 /* Lists the processors that this process may use, with those of one core side by side. */
-static int list_cores(const cpu_set_t *allowed, int order[CPU_SETSIZE])
+static int list_processors(const cpu_set_t *allowed, int order[CPU_SETSIZE])
 {
     int cores[CPU_SETSIZE], count = 0;
 
     for (int i = 0; i < CPU_SETSIZE; i++) {
-        int core = CPU_ISSET(i, allowed) ? core_of(i) : -1, at = count;
+        int core = CPU_ISSET(i, allowed) ? core_of(i) : -1, place = count;
 
         if (core < 0)
             continue;
-        for (; at && cores[at - 1] > core; at--) {
-            cores[at] = cores[at - 1];
-            order[at] = order[at - 1];
+        for (; place && cores[place - 1] > core; place--) {
+            cores[place] = cores[place - 1];
+            order[place] = order[place - 1];
         }
-        cores[at] = core;
-        order[at] = i;
+        cores[place] = core;
+        order[place] = i;
         count++;
     }
     return count;
@@ -53,12 +53,12 @@ static int list_cores(const cpu_set_t *allowed, int order[CPU_SETSIZE])
 
 bool own_cores_share(const int *order, int count, int rank, int ranks, cpu_set_t *out)
 {
-    int each = count / ranks;
+    int per_rank = count / ranks;
 
     CPU_ZERO(out);
-    for (int i = 0; i < each; i++)
-        CPU_SET(order[rank * each + i], out);
-    return each > 0;
+    for (int i = 0; i < per_rank; i++)
+        CPU_SET(order[rank * per_rank + i], out);
+    return per_rank > 0;
 }
 
 void own_cores_bind(const struct topology *t)
@@ -72,7 +72,7 @@ void own_cores_bind(const struct topology *t)
     unsetenv(OWN_CORES_VARIABLE);
     if (t->ranks > allowance_cores() || sched_getaffinity(0, sizeof(allowed), &allowed))
         return;
-    count = list_cores(&allowed, order);
+    count = list_processors(&allowed, order);
     if (!own_cores_share(order, count, t->rank, t->ranks, &own))
         return;
     /* MPI has started threads already; threads that start later inherit this one's cores. */

@@ -19,7 +19,7 @@ enum {
 };
 
 /* ERR_WIRE where a wait that began at begun_ns must end. */
-static int has_failed(const struct watch *watch, int64_t begun_ns, const char *what)
+static int must_end(const struct watch *watch, int64_t begun_ns, const char *what)
 {
     if (watch->alarmed && watch->alarmed(watch->self))
         return ERR_WIRE;
@@ -34,13 +34,13 @@ int watch_until(const struct watch *watch, int (*poll)(void *self), void *self, 
     int64_t begun_ns = 0;
     int rc;
 
-    for (unsigned polls = 1; (rc = poll(self)) == UNSUPPORTED; polls++) {
+    for (unsigned polls = 1; (rc = poll(self)) == POLL_AGAIN; polls++) {
         if (polls > SPINS && watch->yields)
             sched_yield();
         if (polls % CHECK_EVERY)
             continue;
         begun_ns = begun_ns ? begun_ns : host_clock_ns();
-        TRY(has_failed(watch, begun_ns, what));
+        TRY(must_end(watch, begun_ns, what));
     }
     return rc;
 }
@@ -58,31 +58,32 @@ struct guard {
     pthread_cond_t closed, interrupted;
     const char *what; /* NULL: no call is watched */
     int64_t begun_ns;
-    int status; /* of the latest call */
-    bool is_closing, interrupting;
+    int status; /* of the latest call: ERR_WIRE where it was interrupted */
+    bool is_closing;
+    bool is_interrupting; /* the thread calls `interrupt`, without the lock */
 };
 
 static void *guard_main(void *self)
 {
     struct guard *guard = self;
-    struct timespec until;
+    struct timespec next_check;
 
     pthread_mutex_lock(&guard->lock);
     while (!guard->is_closing) {
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += GUARD_CHECK_MS * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&guard->closed, &guard->lock, &until);
-        if (!guard->what || !has_failed(&guard->watch, guard->begun_ns, guard->what))
+        clock_gettime(CLOCK_MONOTONIC, &next_check);
+        next_check.tv_nsec += GUARD_CHECK_MS * 1000000;
+        next_check.tv_sec += next_check.tv_nsec / 1000000000;
+        next_check.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&guard->closed, &guard->lock, &next_check);
+        if (!guard->what || !must_end(&guard->watch, guard->begun_ns, guard->what))
             continue;
         guard->what = NULL;
         guard->status = ERR_WIRE;
-        guard->interrupting = true;
+        guard->is_interrupting = true;
         pthread_mutex_unlock(&guard->lock); /* `interrupt` may wait for the owner's next call */
         guard->interrupt(guard->self);
         pthread_mutex_lock(&guard->lock);
-        guard->interrupting = false;
+        guard->is_interrupting = false;
         pthread_cond_signal(&guard->interrupted);
     }
     pthread_mutex_unlock(&guard->lock);
@@ -93,7 +94,7 @@ int guard_open(const struct watch *watch, void (*interrupt)(void *self), void *s
                struct guard **out)
 {
     struct guard *guard = calloc(1, sizeof(*guard));
-    pthread_condattr_t clock;
+    pthread_condattr_t attributes;
 
     if (!guard)
         return fail(ERR_NOMEM, "a guard");
@@ -101,10 +102,10 @@ int guard_open(const struct watch *watch, void (*interrupt)(void *self), void *s
     guard->interrupt = interrupt;
     guard->self = self;
     pthread_mutex_init(&guard->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&guard->closed, &clock);
-    pthread_condattr_destroy(&clock);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&guard->closed, &attributes);
+    pthread_condattr_destroy(&attributes);
     pthread_cond_init(&guard->interrupted, NULL);
     if (pthread_create(&guard->thread, NULL, guard_main, guard)) {
         free(guard);
@@ -154,18 +155,18 @@ void guard_wait_interrupt(struct guard *guard)
     if (!guard)
         return;
     pthread_mutex_lock(&guard->lock);
-    while (guard->interrupting)
+    while (guard->is_interrupting)
         pthread_cond_wait(&guard->interrupted, &guard->lock);
     pthread_mutex_unlock(&guard->lock);
 }
 
-static int alarmed(void *world)
+static int world_has_alarm(void *world)
 {
     return world_alarmed(world);
 }
 
 struct watch watch_of(struct world *world)
 {
-    return (struct watch){ alarmed, world, (int64_t)WAIT_LIMIT_S * 1000000000,
+    return (struct watch){ world_has_alarm, world, (int64_t)WAIT_LIMIT_S * 1000000000,
                            world_crowded(world) != 0 };
 }

@@ -3,6 +3,8 @@
 #ifndef WATCH_H
 #define WATCH_H
 
+#include "status.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,7 +16,10 @@ struct watch {
     bool yields; /* yields the core between polls: there are fewer cores than waiting threads */
 };
 
-/* Calls `poll` until it gives OK; UNSUPPORTED means "not yet", and an error ends the wait.
+/* What a poll returns while the caller must wait on. */
+enum { POLL_AGAIN = UNSUPPORTED };
+
+/* Calls `poll` until it returns OK.  POLL_AGAIN: it calls again.  An error ends the wait.
  * ERR_WIRE: the alarm is raised (no message: the rank that raised it has printed the reason), or
  * the limit has passed (with a message that names `what`). */
 int watch_until(const struct watch *watch, int (*poll)(void *self), void *self, const char *what);

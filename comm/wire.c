@@ -28,45 +28,45 @@ enum { WIRES = sizeof(wires) / sizeof(wires[0]) };
 
 int wire_open(const char *name, struct world *world, struct device *device, struct wire **out)
 {
-    const char *on = device->ops->name;
+    const char *device_name = device->ops->name;
     int ranks = world_topology(world)->ranks;
-    char there[64] = "";
+    char wires_there[64] = "";
     int rc = UNSUPPORTED;
-    bool known = false;
+    bool is_known = false;
 
     for (int i = 0; i < WIRES && rc == UNSUPPORTED; i++) {
         struct wire *wire = NULL;
 
-        if (strcmp(wires[i].device, on) != 0)
+        if (strcmp(wires[i].device, device_name) != 0)
             continue;
-        text_add(there, sizeof(there), " %s", wires[i].name);
+        text_add(wires_there, sizeof(wires_there), " %s", wires[i].name);
         if (name ? strcmp(wires[i].name, name) != 0 : ranks < wires[i].least_ranks)
             continue;
-        known = true;
+        is_known = true;
         rc = world_settle(world, wires[i].open(world, device, &wire));
         if (rc)
             wire_close(wire);
         else
             *out = wire;
     }
-    return known ? rc
-                 : fail(ERR_ARGUMENT, "this build has no wire \"%s\" for device %s; it has:%s",
-                        name ? name : "any", on, *there ? there : " none");
+    return is_known ? rc
+                    : fail(ERR_ARGUMENT, "this build has no wire \"%s\" for device %s; it has:%s",
+                           name ? name : "any", device_name, *wires_there ? wires_there : " none");
 }
 
 /* Makes room for one more element. */
-static int grow(void **elements, int count, int *room, size_t bytes)
+static int make_room(void **elements, int count, int *room, size_t bytes)
 {
-    int wanted = *room ? 2 * *room : 8;
+    int new_room = *room ? 2 * *room : 8;
     void *grown;
 
     if (count < *room)
         return OK;
-    grown = realloc(*elements, (size_t)wanted * bytes);
+    grown = realloc(*elements, (size_t)new_room * bytes);
     if (!grown)
-        return fail(ERR_NOMEM, "%d transfers", wanted);
+        return fail(ERR_NOMEM, "%d transfers", new_room);
     *elements = grown;
-    *room = wanted;
+    *room = new_room;
     return OK;
 }
 
@@ -76,7 +76,7 @@ int batch_add_transfer(struct batch *batch, const struct transfer *transfer)
 
     if (!transfer->send_bytes && !transfer->recv_bytes)
         return OK;
-    TRY(grow(&transfers, batch->count, &batch->room, sizeof(*transfer)));
+    TRY(make_room(&transfers, batch->count, &batch->room, sizeof(*transfer)));
     batch->transfers = transfers;
     batch->transfers[batch->count++] = *transfer;
     return OK;
@@ -85,15 +85,15 @@ int batch_add_transfer(struct batch *batch, const struct transfer *transfer)
 int batch_add(struct batch *batch, const struct wire *wire, struct peers peers, const void *send,
               size_t send_step, void *recv, size_t bytes)
 {
-    int self = (wire->topology.rank - peers.first) / peers.stride;
+    int own = (wire->topology.rank - peers.first) / peers.stride;
 
     for (int i = 0; i < peers.count; i++) {
-        int at = (self + i) % peers.count;
+        int peer = (own + i) % peers.count;
 
         TRY(batch_add_transfer(batch, &(struct transfer){
-                                          .peer = peers.first + at * peers.stride,
-                                          .send = (const char *)send + (size_t)at * send_step,
-                                          .recv = (char *)recv + (size_t)at * bytes,
+                                          .peer = peers.first + peer * peers.stride,
+                                          .send = (const char *)send + (size_t)peer * send_step,
+                                          .recv = (char *)recv + (size_t)peer * bytes,
                                           .send_bytes = bytes,
                                           .recv_bytes = bytes,
                                       }));
@@ -113,7 +113,8 @@ int batch_add_collective(struct batch *batch, const struct collective *collectiv
 
     if (!collective->bytes)
         return OK;
-    TRY(grow(&collectives, batch->collective_count, &batch->collective_room, sizeof(*collective)));
+    TRY(make_room(&collectives, batch->collective_count, &batch->collective_room,
+                  sizeof(*collective)));
     batch->collectives = collectives;
     batch->collectives[batch->collective_count++] = *collective;
     return OK;

@@ -55,10 +55,10 @@ struct prepared {
     struct wire_ce *wire;
     int count;
     struct prepared_transfer {
-        bool placed;
+        bool is_placed;          /* `place` is known */
         struct push_place place; /* of this rank's buffer */
         struct mapping *mapping; /* of the peer's buffer; NULL: the peer has not posted it yet */
-    } transfers[1];
+    } transfers[];               /* `count`, one for each transfer of the batch */
 };
 
 /* An open wire of this kind; ce_close() frees it. */
@@ -155,9 +155,9 @@ static int ce_place(void *self, const struct transfer *transfer, struct push_pla
 {
     struct prepared_transfer *prepared = prepared_of(self, transfer);
 
-    if (!prepared->placed)
+    if (!prepared->is_placed)
         TRY(lend_allocation(self, transfer->recv, &prepared->place));
-    prepared->placed = true;
+    prepared->is_placed = true;
     *out = prepared->place;
     return OK;
 }
@@ -167,7 +167,7 @@ static int find_mapping(struct wire_ce *wire, int peer, const struct push_place 
                         struct mapping **out)
 {
     struct mapping *m = wire->mappings;
-    cudaIpcMemHandle_t peer_events;
+    cudaIpcMemHandle_t handle;
     void *base;
     int rc;
 
@@ -180,10 +180,10 @@ static int find_mapping(struct wire_ce *wire, int peer, const struct push_place 
     m = calloc(1, sizeof(*m));
     if (!m)
         return fail(ERR_NOMEM, "a mapping");
-    memcpy(&peer_events, place->handle, sizeof(peer_events));
+    memcpy(&handle, place->handle, sizeof(handle));
     memcpy(m->handle, place->handle, sizeof(m->handle));
     loan_borrow(&wire->loans, peer, place->loan);
-    rc = CUDA(cudaIpcOpenMemHandle(&base, peer_events, cudaIpcMemLazyEnablePeerAccess));
+    rc = CUDA(cudaIpcOpenMemHandle(&base, handle, cudaIpcMemLazyEnablePeerAccess));
     if (rc) {
         loan_return(&wire->loans, peer, place->loan);
         free(m);
@@ -219,32 +219,32 @@ static int ce_reach(void *self, const struct transfer *transfer, const struct pu
                     void **out)
 {
     struct wire_ce *wire = self;
-    struct mapping **m = &prepared_of(wire, transfer)->mapping;
+    struct mapping **used = &prepared_of(wire, transfer)->mapping;
 
-    if (!*m || memcmp((*m)->handle, place->handle, sizeof(place->handle)) != 0) {
-        struct mapping *now = NULL;
+    if (!*used || memcmp((*used)->handle, place->handle, sizeof(place->handle)) != 0) {
+        struct mapping *mapping = NULL;
 
-        TRY(find_mapping(wire, transfer->peer, place, &now));
-        now->users++;
-        release_mapping(wire, *m);
-        *m = now;
+        TRY(find_mapping(wire, transfer->peer, place, &mapping));
+        mapping->users++;
+        release_mapping(wire, *used);
+        *used = mapping;
     }
-    *out = (*m)->base + place->offset;
+    *out = (*used)->base + place->offset;
     return OK;
 }
 
 /* ---- signals and copies */
 
-static int ce_record(void *self, struct stream *stream, enum push_signal sign, int peer)
+static int ce_record(void *self, struct stream *stream, enum push_signal signal, int peer)
 {
     return CUDA(
-        cudaEventRecord(((struct wire_ce *)self)->own_events[sign][peer], cuda_stream(stream)));
+        cudaEventRecord(((struct wire_ce *)self)->own_events[signal][peer], cuda_stream(stream)));
 }
 
-static int ce_await(void *self, struct stream *stream, enum push_signal sign, int peer)
+static int ce_await(void *self, struct stream *stream, enum push_signal signal, int peer)
 {
     return CUDA(cudaStreamWaitEvent(cuda_stream(stream),
-                                    ((struct wire_ce *)self)->peer_events[sign][peer], 0));
+                                    ((struct wire_ce *)self)->peer_events[signal][peer], 0));
 }
 
 static int ce_copy(void *self, struct stream *stream, void *to, const void *from, size_t bytes)
@@ -258,33 +258,34 @@ static int ce_copy(void *self, struct stream *stream, void *to, const void *from
 static int exchange_events(struct wire_ce *wire)
 {
     int ranks = wire->base.topology.ranks, self = wire->base.topology.rank;
-    size_t each = PUSH_SIGNALS * (size_t)ranks;
-    cudaIpcEventHandle_t *handles = calloc(each, sizeof(*handles)); /* (sign, for whom) */
-    cudaIpcEventHandle_t *all = calloc(each * (size_t)ranks, sizeof(*all));
-    int rc = handles && all ? OK : fail(ERR_NOMEM, "%zu events", each * (size_t)ranks);
+    size_t per_rank = PUSH_SIGNALS * (size_t)ranks;
+    cudaIpcEventHandle_t *handles = calloc(per_rank, sizeof(*handles)); /* (signal, peer) */
+    cudaIpcEventHandle_t *all_handles = calloc(per_rank * (size_t)ranks, sizeof(*all_handles));
+    int rc = handles && all_handles ? OK : fail(ERR_NOMEM, "%zu events", per_rank * (size_t)ranks);
 
-    for (int sign = 0; sign < PUSH_SIGNALS; sign++)
+    for (int signal = 0; signal < PUSH_SIGNALS; signal++)
         for (int q = 0; q < ranks && !rc; q++) {
             if (q == self) /* a rank does not wait for itself */
                 continue;
-            rc = CUDA(cudaEventCreateWithFlags(&wire->own_events[sign][q],
+            rc = CUDA(cudaEventCreateWithFlags(&wire->own_events[signal][q],
                                                cudaEventDisableTiming | cudaEventInterprocess));
             if (!rc)
-                rc = CUDA(
-                    cudaIpcGetEventHandle(&handles[sign * ranks + q], wire->own_events[sign][q]));
+                rc = CUDA(cudaIpcGetEventHandle(&handles[signal * ranks + q],
+                                                wire->own_events[signal][q]));
         }
     rc = world_settle(wire->world, rc);
     if (!rc)
-        rc = world_gather(wire->world, handles, all, each * sizeof(*handles));
+        rc = world_gather(wire->world, handles, all_handles, per_rank * sizeof(*handles));
     for (int q = 0; q < ranks; q++)
-        for (int sign = 0; sign < PUSH_SIGNALS && q != self && !rc; sign++) {
-            rc = CUDA(cudaIpcOpenEventHandle(&wire->peer_events[sign][q],
-                                             all[(q * PUSH_SIGNALS + sign) * ranks + self]));
+        for (int signal = 0; signal < PUSH_SIGNALS && q != self && !rc; signal++) {
+            rc = CUDA(
+                cudaIpcOpenEventHandle(&wire->peer_events[signal][q],
+                                       all_handles[(q * PUSH_SIGNALS + signal) * ranks + self]));
             if (!rc)
                 loan_borrow(&wire->loans, q, EVENTS_LOAN);
         }
     free(handles);
-    free(all);
+    free(all_handles);
     return world_settle(wire->world, rc);
 }
 
@@ -294,15 +295,15 @@ static int exchange_events(struct wire_ce *wire)
  * Collective, the same status on every rank.  ERR_WIRE: the ranks do not share /dev/shm. */
 static int open_shared_memory(struct world *world, size_t bytes, void **out)
 {
-    bool first = world_topology(world)->rank == 0;
+    bool is_creator = world_topology(world)->rank == 0;
     void *memory = MAP_FAILED;
-    struct stat there;
+    struct stat found;
     char name[64];
     int file = -1, rc = OK;
 
     snprintf(name, sizeof(name), "/moetune-%ld-%lld", (long)getpid(), (long long)time(NULL));
     TRY(world_broadcast(world, name, sizeof(name)));
-    if (first) {
+    if (is_creator) {
         file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
         if (file < 0)
             rc = fail(ERR_WIRE, "cannot create shared memory %s: %s", name, strerror(errno));
@@ -312,9 +313,9 @@ static int open_shared_memory(struct world *world, size_t bytes, void **out)
     }
     rc = world_settle(world, rc);
     if (!rc) {
-        if (!first) {
+        if (!is_creator) {
             file = shm_open(name, O_RDWR, 0);
-            if (file < 0 || fstat(file, &there) || there.st_size != (off_t)bytes)
+            if (file < 0 || fstat(file, &found) || found.st_size != (off_t)bytes)
                 rc = fail(ERR_WIRE,
                           "cannot open rank 0's shared memory %s: ranks must share /dev/shm", name);
         }
@@ -327,7 +328,7 @@ static int open_shared_memory(struct world *world, size_t bytes, void **out)
     }
     if (file >= 0)
         close(file);
-    if (first)
+    if (is_creator)
         shm_unlink(name);
     if (rc && memory != MAP_FAILED)
         munmap(memory, bytes);
@@ -445,22 +446,22 @@ static void ce_close(struct wire *base)
     if (wire->board) {
         /* As with memory, the owner destroys an event after the others have closed it.  Where it
          * cannot know that, the event stays until the process ends. */
-        for (int sign = 0; sign < PUSH_SIGNALS; sign++)
+        for (int signal = 0; signal < PUSH_SIGNALS; signal++)
             for (int q = 0; q < ranks; q++)
-                if (wire->peer_events[sign][q]) {
-                    cudaEventDestroy(wire->peer_events[sign][q]);
+                if (wire->peer_events[signal][q]) {
+                    cudaEventDestroy(wire->peer_events[signal][q]);
                     loan_return(&wire->loans, q, EVENTS_LOAN);
                 }
         if (!end_loan(wire, EVENTS_LOAN))
-            for (int sign = 0; sign < PUSH_SIGNALS; sign++)
+            for (int signal = 0; signal < PUSH_SIGNALS; signal++)
                 for (int q = 0; q < ranks; q++)
-                    if (wire->own_events[sign][q])
-                        cudaEventDestroy(wire->own_events[sign][q]);
+                    if (wire->own_events[signal][q])
+                        cudaEventDestroy(wire->own_events[signal][q]);
         munmap(wire->board, board_bytes(ranks));
     }
-    for (int sign = 0; sign < PUSH_SIGNALS; sign++) {
-        free(wire->peer_events[sign]);
-        free(wire->own_events[sign]);
+    for (int signal = 0; signal < PUSH_SIGNALS; signal++) {
+        free(wire->peer_events[signal]);
+        free(wire->own_events[signal]);
     }
     while (wire->exports) { /* memory that could not be withdrawn */
         struct export *next = wire->exports->next;
@@ -516,10 +517,10 @@ int wire_ce_open(struct world *world, struct device *device, struct wire **out)
     TRY(check_peers(world, device));
     wire = calloc(1, sizeof(*wire));
     whole = wire;
-    for (int sign = 0; wire && sign < PUSH_SIGNALS; sign++) {
-        wire->own_events[sign] = calloc((size_t)t->ranks, sizeof(cudaEvent_t));
-        wire->peer_events[sign] = calloc((size_t)t->ranks, sizeof(cudaEvent_t));
-        whole = whole && wire->own_events[sign] && wire->peer_events[sign];
+    for (int signal = 0; wire && signal < PUSH_SIGNALS; signal++) {
+        wire->own_events[signal] = calloc((size_t)t->ranks, sizeof(cudaEvent_t));
+        wire->peer_events[signal] = calloc((size_t)t->ranks, sizeof(cudaEvent_t));
+        whole = whole && wire->own_events[signal] && wire->peer_events[signal];
     }
     TRY_OUT(world_settle(world, whole ? OK : fail(ERR_NOMEM, "a wire")));
     wire->ops = ce_ops;

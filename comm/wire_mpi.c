@@ -45,7 +45,7 @@ static size_t bytes_of(const struct transfer *t, bool sends)
     return sends ? t->send_bytes : t->recv_bytes;
 }
 
-static int pieces(size_t bytes)
+static int pieces_of(size_t bytes)
 {
     return (int)((bytes + PIECE_BYTES - 1) / PIECE_BYTES);
 }
@@ -53,15 +53,15 @@ static int pieces(size_t bytes)
 static int post_piece(struct wire_mpi *wire, const struct transfer *t, int piece, bool sends,
                       MPI_Request *out)
 {
-    size_t at = (size_t)piece * PIECE_BYTES, left = bytes_of(t, sends) - at;
+    size_t offset = (size_t)piece * PIECE_BYTES, left = bytes_of(t, sends) - offset;
     int bytes = (int)(left < PIECE_BYTES ? left : PIECE_BYTES);
 
     if (sends)
-        return world_check(
-            MPI_Isend((const char *)t->send + at, bytes, MPI_BYTE, t->peer, TAG, wire->comm, out),
-            "MPI_Isend");
+        return world_check(MPI_Isend((const char *)t->send + offset, bytes, MPI_BYTE, t->peer, TAG,
+                                     wire->comm, out),
+                           "MPI_Isend");
     return world_check(
-        MPI_Irecv((char *)t->recv + at, bytes, MPI_BYTE, t->peer, TAG, wire->comm, out),
+        MPI_Irecv((char *)t->recv + offset, bytes, MPI_BYTE, t->peer, TAG, wire->comm, out),
         "MPI_Irecv");
 }
 
@@ -72,7 +72,7 @@ static int post_all(struct wire_mpi *wire, const struct batch *batch, bool sends
 
         if (t->peer == wire->base.topology.rank)
             continue;
-        for (int p = 0; p < pieces(bytes_of(t, sends)); p++)
+        for (int p = 0; p < pieces_of(bytes_of(t, sends)); p++)
             TRY(post_piece(wire, t, p, sends, &wire->requests[(*n)++]));
     }
     return OK;
@@ -114,7 +114,7 @@ static int wait_for_requests(struct wire_mpi *wire, const struct stream *stream,
     return OK;
 }
 
-static int exchange(const void *args)
+static int run_exchange(const void *args)
 {
     const struct exchange_call *x = args;
     int n = 0, rc = OK;
@@ -142,7 +142,7 @@ static int mpi_exchange(struct wire *base, struct stream *stream, const struct b
 {
     struct exchange_call args = { (struct wire_mpi *)base, batch, stream };
 
-    return host_call(stream, exchange, &args, sizeof(args));
+    return host_call(stream, run_exchange, &args, sizeof(args));
 }
 
 static int mpi_reserve(struct wire *base, struct batch *batch)
@@ -152,7 +152,8 @@ static int mpi_reserve(struct wire *base, struct batch *batch)
     int room = 0;
 
     for (int i = 0; i < batch->count; i++)
-        room += pieces(batch->transfers[i].send_bytes) + pieces(batch->transfers[i].recv_bytes);
+        room +=
+            pieces_of(batch->transfers[i].send_bytes) + pieces_of(batch->transfers[i].recv_bytes);
     if (room <= wire->room)
         return OK;
     grown = realloc(wire->requests, (size_t)room * sizeof(*grown));

@@ -51,15 +51,15 @@ struct wire_nccl {
     ncclComm_t root; /* all ranks; carries nothing */
     struct communicator comms[COMMUNICATORS];
     int comm_count;
-    int64_t comm_bytes,
-        largest_comm_bytes; /* GPU memory of all communicators, and of the largest */
+    /* GPU memory of all communicators, and of the largest. */
+    int64_t comm_bytes, largest_comm_bytes;
     /* From nccl_survey(): the least free memory and the largest communicator of any rank. */
     int64_t agreed_free_bytes, agreed_largest_bytes;
     bool is_short;   /* memory was too short for all communicators at the same time */
     bool is_refused; /* in this exchange; all ranks refuse together */
     struct watch watch;
     struct guard *guard;
-    bool broken;
+    bool is_broken; /* the communicators are aborted */
 };
 
 /* ncclAlltoAll() is looked up at run time, because NCCL has it only since 2.28; a program that was
@@ -95,7 +95,7 @@ static int poll_comm(void *self)
     ncclResult_t state = ncclSuccess;
 
     TRY(nccl_check(ncclCommGetAsyncError(comm, &state), comm, "ncclCommGetAsyncError"));
-    return state == ncclInProgress ? UNSUPPORTED : nccl_check(state, comm, "NCCL");
+    return state == ncclInProgress ? POLL_AGAIN : nccl_check(state, comm, "NCCL");
 }
 
 /* Waits until the communicator has finished its pending call. */
@@ -109,13 +109,14 @@ struct stream_poll {
     cudaStream_t stream;
 };
 
+/* While the stream works, an error of a communicator ends the wait. */
 static int poll_stream(void *self)
 {
-    const struct stream_poll *l = self;
-    int rc = cuda_stream_done(l->stream);
+    const struct stream_poll *poll = self;
+    int rc = cuda_stream_done(poll->stream);
 
-    for (int i = 0; i < l->wire->comm_count && rc == UNSUPPORTED; i++) {
-        int state = poll_comm(l->wire->comms[i].handle);
+    for (int i = 0; i < poll->wire->comm_count && rc == POLL_AGAIN; i++) {
+        int state = poll_comm(poll->wire->comms[i].handle);
 
         rc = state < 0 ? state : rc;
     }
@@ -153,7 +154,7 @@ static void abort_all(void *self)
         wire->comms[i].handle = NULL;
     wire->comm_count = 0;
     wire->comm_bytes = 0;
-    wire->broken = true;
+    wire->is_broken = true;
 }
 
 /* Ends the wire on this rank after a failure, and raises the alarm for the others.  An interrupt of
@@ -172,7 +173,7 @@ static int nccl_wait(struct wire *base, struct stream *stream)
     struct wire_nccl *wire = (struct wire_nccl *)base;
     int rc;
 
-    if (wire->broken)
+    if (wire->is_broken)
         return ERR_WIRE;
     rc = wait_for_stream(wire, cuda_stream(stream), "the exchanges of a step");
     return rc ? break_off(wire, rc) : OK;
@@ -214,31 +215,31 @@ static const char *const proto_names[] = {
     [MOE_PROTO_LL] = "LL", [MOE_PROTO_LL128] = "LL128", [MOE_PROTO_SIMPLE] = "Simple"
 };
 
-/* Sets NCCL's protocol for the next communicator; `auto` leaves the user's value.  *before is the
- * old value for restore_proto(); NULL: there was none.  setenv() is safe here: one thread makes
+/* Sets NCCL's protocol for the next communicator; `auto` leaves the user's value.  *old_value is
+ * for restore_proto(); NULL: there was none.  setenv() is safe here: one thread makes
  * communicators, one at a time, while nothing else runs, and of NCCL's threads only those that make
  * this communicator read the environment. */
-static int set_proto(uint32_t proto, char **before)
+static int set_proto(uint32_t proto, char **old_value)
 {
-    const char *now = getenv(proto_variable);
+    const char *value = getenv(proto_variable);
 
-    *before = NULL;
+    *old_value = NULL;
     if (proto == MOE_PROTO_AUTO)
         return OK;
-    *before = now ? strdup(now) : NULL;
-    if ((!now || *before) && !setenv(proto_variable, proto_names[proto], 1))
+    *old_value = value ? strdup(value) : NULL;
+    if ((!value || *old_value) && !setenv(proto_variable, proto_names[proto], 1))
         return OK;
-    free(*before);
+    free(*old_value);
     return fail(ERR_WIRE, "no memory for %s=%s", proto_variable, proto_names[proto]);
 }
 
-static void restore_proto(uint32_t proto, char *before)
+static void restore_proto(uint32_t proto, char *old_value)
 {
-    if (before)
-        setenv(proto_variable, before, 1);
+    if (old_value)
+        setenv(proto_variable, old_value, 1);
     else if (proto != MOE_PROTO_AUTO)
         unsetenv(proto_variable);
-    free(before);
+    free(old_value);
 }
 
 /* Checks that memory suffices for another communicator.  How much GPU memory one takes depends on
@@ -247,32 +248,32 @@ static void restore_proto(uint32_t proto, char *before)
  * beside others needs twice the memory of the largest, free on every rank.  Otherwise ERR_NOMEM,
  * and the wire can still be used: the caller may close what is open and end all communicators
  * (nccl_trim()).  After that, the memory of the largest suffices. */
-static int room_for_another(struct wire_nccl *wire)
+static int check_room(struct wire_nccl *wire)
 {
-    int times = wire->is_short || !wire->comm_count ? 1 : 2;
+    int rooms = wire->is_short || !wire->comm_count ? 1 : 2;
 
-    wire->is_refused = wire->agreed_free_bytes / times < wire->agreed_largest_bytes;
+    wire->is_refused = wire->agreed_free_bytes / rooms < wire->agreed_largest_bytes;
     if (wire->is_refused)
         return fail(ERR_NOMEM,
                     "no room for a communicator of NCCL: the largest took %lld MiB, %s must "
                     "be free, and %lld MiB are free (open communicators: %d)",
                     (long long)(wire->agreed_largest_bytes >> 20),
-                    times == 2 ? "twice as much" : "as much",
+                    rooms == 2 ? "twice as much" : "as much",
                     (long long)(wire->agreed_free_bytes >> 20), wire->comm_count);
     wire->agreed_free_bytes -= wire->agreed_largest_bytes;
     return OK;
 }
 
-/* Ranks agree here once, so that room_for_another() decides the same on every rank and need not
+/* Ranks agree here once, so that check_room() decides the same on every rank and need not
  * communicate. */
 static int nccl_survey(struct wire *base)
 {
     struct wire_nccl *wire = (struct wire_nccl *)base;
-    int64_t agreed[] = { -device_free_bytes(wire->device), wire->largest_comm_bytes };
+    int64_t largest[] = { -device_free_bytes(wire->device), wire->largest_comm_bytes };
 
-    TRY(world_max(wire->world, agreed, 2));
-    wire->agreed_free_bytes = -agreed[0];
-    wire->agreed_largest_bytes = agreed[1];
+    TRY(world_max(wire->world, largest, 2));
+    wire->agreed_free_bytes = -largest[0];
+    wire->agreed_largest_bytes = largest[1];
     return OK;
 }
 
@@ -300,7 +301,7 @@ static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct di
     ncclConfig_t config = config_for(true, division->ctas);
     int rank = wire->base.topology.rank, rc;
     struct communicator *c = wire->comms;
-    char *before;
+    char *old_proto;
 
     for (int i = 0; i < wire->comm_count; i++, c++)
         if (c->division.ranks == division->ranks && c->division.ctas == division->ctas &&
@@ -312,15 +313,15 @@ static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct di
         return fail(ERR_WIRE, "more than %d communicators", COMMUNICATORS);
     TRY(wait_for_stream(wire, stream, "exchanges before a new communicator"));
     c->free_before = device_free_bytes(wire->device);
-    TRY(room_for_another(wire));
-    TRY(set_proto(division->proto, &before));
+    TRY(check_room(wire));
+    TRY(set_proto(division->proto, &old_proto));
     rc = nccl_check(ncclCommSplit(wire->root, rank / division->ranks, rank, &c->handle, &config),
                     wire->root, "ncclCommSplit");
     if (!rc)
         rc = wait_for_comm(wire, wire->root, "ncclCommSplit"); /* the new one exists only then */
     if (!rc)
         rc = wait_for_comm(wire, c->handle, "ncclCommSplit");
-    restore_proto(division->proto, before);
+    restore_proto(division->proto, old_proto);
     if (rc)
         return rc;
     c->division = *division;
@@ -409,7 +410,7 @@ static int run_share(struct wire_nccl *wire, const struct batch *batch, struct b
     return rc ? rc : ended;
 }
 
-static int enqueue(struct wire_nccl *wire, cudaStream_t stream, const struct batch *batch)
+static int enqueue_batch(struct wire_nccl *wire, cudaStream_t stream, const struct batch *batch)
 {
     const struct topology *topology = &wire->base.topology;
 
@@ -427,11 +428,11 @@ static int enqueue(struct wire_nccl *wire, cudaStream_t stream, const struct bat
     /* One NCCL group for each communicator, in the same order on every rank.  Inside one group,
      * NCCL would order communicators by a hash, which differs between groups of ranks. */
     for (int i = 0; i < batch->collective_count; i++) {
-        int ranks = batch->collectives[i].group.count, first = 0;
+        int ranks = batch->collectives[i].group.count, same_size = 0;
 
-        while (batch->collectives[first].group.count != ranks)
-            first++;
-        if (first == i)
+        while (batch->collectives[same_size].group.count != ranks)
+            same_size++;
+        if (same_size == i) /* the first collective of this size */
             TRY(run_share(wire, batch, (struct batch_share){ false, ranks }, stream));
     }
     return OK;
@@ -442,11 +443,11 @@ static int nccl_exchange(struct wire *base, struct stream *stream, const struct 
     struct wire_nccl *wire = (struct wire_nccl *)base;
     int rc;
 
-    if (wire->broken)
+    if (wire->is_broken)
         return ERR_WIRE;
     /* After a failure in this stream, the other ranks would wait for this exchange. */
     wire->is_refused = false;
-    rc = cuda_stream_skips(stream) ? ERR_WIRE : enqueue(wire, cuda_stream(stream), batch);
+    rc = cuda_stream_skips(stream) ? ERR_WIRE : enqueue_batch(wire, cuda_stream(stream), batch);
     return rc && !wire->is_refused ? break_off(wire, rc) : rc;
 }
 
@@ -494,8 +495,8 @@ static int poll_graphs(void *self)
 static int nccl_reclaim(struct wire *base, struct stream *stream)
 {
     struct wire_nccl *wire = (struct wire_nccl *)base;
-    int rc = wire->broken ? ERR_WIRE
-                          : watch_until(&wire->watch, poll_graphs, wire, "the end of a graph");
+    int rc = wire->is_broken ? ERR_WIRE
+                             : watch_until(&wire->watch, poll_graphs, wire, "the end of a graph");
 
     if (!rc)
         rc = send_bytes_to_self(wire, stream);
@@ -505,7 +506,7 @@ static int nccl_reclaim(struct wire *base, struct stream *stream)
                         rc); /* also waits until the other ranks have unmapped theirs */
 }
 
-static int finalize(struct wire_nccl *wire, ncclComm_t comm)
+static int finalize_comm(struct wire_nccl *wire, ncclComm_t comm)
 {
     ncclResult_t result;
 
@@ -520,7 +521,7 @@ static int finalize(struct wire_nccl *wire, ncclComm_t comm)
 static int finalize_comms(struct wire_nccl *wire)
 {
     while (wire->comm_count) {
-        TRY(finalize(wire, wire->comms[wire->comm_count - 1].handle));
+        TRY(finalize_comm(wire, wire->comms[wire->comm_count - 1].handle));
         wire->comms[--wire->comm_count].handle = NULL;
     }
     return OK;
@@ -531,7 +532,7 @@ static int finalize_all(struct wire_nccl *wire)
 {
     TRY(finalize_comms(wire));
     if (wire->root)
-        TRY(finalize(wire, wire->root));
+        TRY(finalize_comm(wire, wire->root));
     wire->root = NULL;
     return OK;
 }
@@ -540,7 +541,7 @@ static int finalize_all(struct wire_nccl *wire)
 static int nccl_trim(struct wire *base)
 {
     struct wire_nccl *wire = (struct wire_nccl *)base;
-    int rc = wire->broken ? ERR_WIRE : (wire->comm_count ? OK : UNSUPPORTED);
+    int rc = wire->is_broken ? ERR_WIRE : (wire->comm_count ? OK : UNSUPPORTED);
 
     if (!rc)
         rc = finalize_comms(wire);
@@ -555,7 +556,7 @@ static void nccl_close(struct wire *base)
 {
     struct wire_nccl *wire = (struct wire_nccl *)base;
 
-    if (world_alarmed(wire->world) && !wire->broken)
+    if (world_alarmed(wire->world) && !wire->is_broken)
         break_off(wire, OK);
     if (wire->base.topology.rank == 0 && wire->comm_bytes >> 20)
         note("NCCL's communicators (%d) took %lld MiB of GPU memory, besides the memory of plans",

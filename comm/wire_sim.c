@@ -63,8 +63,10 @@ int wire_sim_open(const struct sim_link *link, const struct topology *topology, 
     return OK;
 }
 
+/* Where a peer is: this rank, its node, its rack, another rack. */
 enum level { LEVEL_SELF, LEVEL_INSIDE, LEVEL_BETWEEN, LEVEL_RACKS, LEVELS };
 
+/* What a rank sends through to all peers of a level. */
 struct port {
     double latency_ns, message_ns, bytes_per_ns, half_bytes;
 };
@@ -118,18 +120,19 @@ struct pace {
     double issue_ns, half_bytes, bytes_per_ns;
 };
 
-/* The pace of a batch with `outside` peers on other nodes. */
-static struct pace pace_of(const struct model_link *link, enum level level, double outside,
+/* The pace of a batch with `outside_peers` peers on other nodes. */
+static struct pace pace_of(const struct model_link *link, enum level level, double outside_peers,
                            const struct protocol *protocol, double most_bytes_per_ns)
 {
     const struct port *port = &link->ports[level];
     double rate = port->bytes_per_ns;
     /* Before it issues a message, a rank polls its messages to all other peers outside the node. */
-    double polling_ns = level >= LEVEL_BETWEEN ? outside * link->message_peer_ns : 0;
+    double polling_ns = level >= LEVEL_BETWEEN ? outside_peers * link->message_peer_ns : 0;
 
     /* Between nodes, one connection per peer has a limit, and many peers slow each other down. */
     if (level == LEVEL_BETWEEN)
-        rate = fmin(rate, outside * link->peer_bytes_per_ns) / (1 + outside / link->crowd_peers);
+        rate = fmin(rate, outside_peers * link->peer_bytes_per_ns) /
+               (1 + outside_peers / link->crowd_peers);
     return (struct pace){ port->message_ns + polling_ns, protocol->halves ? port->half_bytes : 0,
                           fmin(protocol->rate * rate, most_bytes_per_ns) };
 }
@@ -144,14 +147,14 @@ static void occupy_port(double *busy_until_ns, double issued_ns, const struct pa
 }
 
 static double traffic_ns(const struct model_link *link, const struct batch *batch, bool sent,
-                         const struct protocol *protocol, double outside)
+                         const struct protocol *protocol, double outside_peers)
 {
-    double most = ctas_of(link, batch) * link->cta_bytes_per_ns;
-    double busy[LEVELS] = { 0 }, issued = 0, latency = 0;
+    double ctas_bytes_per_ns = ctas_of(link, batch) * link->cta_bytes_per_ns;
+    double busy_until[LEVELS] = { 0 }, issued_ns = 0, latency_ns = 0;
     struct pace paces[LEVELS];
 
     for (enum level i = 0; i < LEVELS; i++)
-        paces[i] = pace_of(link, i, outside, protocol, most);
+        paces[i] = pace_of(link, i, outside_peers, protocol, ctas_bytes_per_ns);
     for (int i = 0; i < batch->count; i++) {
         enum level level = level_of(link, batch->transfers[i].peer);
         enum level port = level == LEVEL_RACKS ? LEVEL_BETWEEN : level;
@@ -159,21 +162,21 @@ static double traffic_ns(const struct model_link *link, const struct batch *batc
 
         if (!bytes)
             continue;
-        occupy_port(&busy[port], issued, &paces[port], bytes);
+        occupy_port(&busy_until[port], issued_ns, &paces[port], bytes);
         if (level != port)
-            occupy_port(&busy[level], issued, &paces[level], bytes);
-        issued += paces[level].issue_ns;
-        latency = fmax(latency, link->ports[level].latency_ns * protocol->latency);
+            occupy_port(&busy_until[level], issued_ns, &paces[level], bytes);
+        issued_ns += paces[level].issue_ns;
+        latency_ns = fmax(latency_ns, link->ports[level].latency_ns * protocol->latency);
     }
     for (enum level i = 0; i < LEVELS; i++)
-        issued = fmax(issued, busy[i]);
-    return latency + issued;
+        issued_ns = fmax(issued_ns, busy_until[i]);
+    return latency_ns + issued_ns;
 }
 
 /* How long the sent (or the received) bytes take, by the fastest protocol. */
 static double one_way_ns(struct model_link *link, const struct batch *batch, bool sent)
 {
-    double outside = 0, least = INFINITY;
+    double outside_peers = 0, fastest_ns = INFINITY;
 
     /* A peer outside the node counts once, however many messages it gets. */
     link->scan++;
@@ -182,14 +185,15 @@ static double one_way_ns(struct model_link *link, const struct batch *batch, boo
 
         if (!bytes_of(t, sent))
             continue;
-        outside +=
+        outside_peers +=
             level_of(link, t->peer) >= LEVEL_BETWEEN && link->seen_in_scan[t->peer] != link->scan;
         link->seen_in_scan[t->peer] = link->scan;
     }
     for (int i = 0; i < PROTOCOLS; i++)
         if (link->protocols[i].rate > 0)
-            least = fmin(least, traffic_ns(link, batch, sent, &link->protocols[i], outside));
-    return least;
+            fastest_ns =
+                fmin(fastest_ns, traffic_ns(link, batch, sent, &link->protocols[i], outside_peers));
+    return fastest_ns;
 }
 
 /* ---- the library's gathers and sums */
@@ -210,18 +214,18 @@ static struct volume volume_of(const struct model_link *link, const struct batch
 
     for (int i = 0; i < batch->collective_count; i++) {
         const struct collective *c = &batch->collectives[i];
-        int near = c->group.count < link->per_node ? c->group.count : link->per_node;
-        double slice = (double)c->bytes;
+        int per_node = c->group.count < link->per_node ? c->group.count : link->per_node;
+        double slice_bytes = (double)c->bytes;
 
-        if (near > 1)
-            v.inside_bytes += (c->group.count - 1) * slice;
-        v.between_bytes += (c->group.count - near) * slice / near;
-        if (c->group.count > near)
-            v.ring_bytes += (c->group.count - 1) * slice / near;
+        if (per_node > 1)
+            v.inside_bytes += (c->group.count - 1) * slice_bytes;
+        v.between_bytes += (c->group.count - per_node) * slice_bytes / per_node;
+        if (c->group.count > per_node)
+            v.ring_bytes += (c->group.count - 1) * slice_bytes / per_node;
         if (c->group.count > v.ranks) {
             v.ranks = c->group.count;
-            v.nodes = c->group.count / near;
-            v.per_node = near;
+            v.nodes = c->group.count / per_node;
+            v.per_node = per_node;
         }
     }
     return v;
@@ -241,9 +245,10 @@ static struct port beyond_node(const struct model_link *link, int ranks)
 static double ring_ns(const struct model_link *link, const struct volume *v,
                       const struct protocol *p)
 {
-    int beyond = v->nodes - 1;
+    int outside_steps = v->nodes - 1;
 
-    return ((v->ranks - 1 - beyond) * link->ring_step_ns + beyond * link->ring_beyond_ns) *
+    return ((v->ranks - 1 - outside_steps) * link->ring_step_ns +
+            outside_steps * link->ring_beyond_ns) *
                p->latency +
            fmax(v->inside_bytes / link->ports[LEVEL_INSIDE].bytes_per_ns,
                 v->ring_bytes / beyond_node(link, v->ranks).bytes_per_ns) /
@@ -261,9 +266,9 @@ static double level_ns(const struct port *port, int peers, double bytes, const s
 static double two_levels_ns(const struct model_link *link, const struct volume *v,
                             const struct protocol *p)
 {
-    struct port beyond = beyond_node(link, v->ranks);
+    struct port outside = beyond_node(link, v->ranks);
 
-    return level_ns(&beyond, v->nodes - 1, v->between_bytes, p) +
+    return level_ns(&outside, v->nodes - 1, v->between_bytes, p) +
            level_ns(&link->ports[LEVEL_INSIDE], v->per_node - 1, v->inside_bytes - v->between_bytes,
                     p);
 }
@@ -271,8 +276,8 @@ static double two_levels_ns(const struct model_link *link, const struct volume *
 /* Uses the batch's protocol where the cluster has it, else the fastest. */
 static double collectives_ns(const struct model_link *link, const struct batch *batch)
 {
-    bool is_asked = link->protocols[batch->proto].rate > 0;
-    double least = INFINITY;
+    bool has_protocol = link->protocols[batch->proto].rate > 0;
+    double fastest_ns = INFINITY;
     struct volume v;
 
     if (!batch->collective_count)
@@ -281,10 +286,10 @@ static double collectives_ns(const struct model_link *link, const struct batch *
     for (uint32_t i = 0; i < PROTOCOLS; i++) {
         const struct protocol *p = &link->protocols[i];
 
-        if (is_asked ? i == batch->proto : p->rate > 0)
-            least = fmin(least, fmin(ring_ns(link, &v, p), two_levels_ns(link, &v, p)));
+        if (has_protocol ? i == batch->proto : p->rate > 0)
+            fastest_ns = fmin(fastest_ns, fmin(ring_ns(link, &v, p), two_levels_ns(link, &v, p)));
     }
-    return least;
+    return fastest_ns;
 }
 
 /* ---- a rank's link */

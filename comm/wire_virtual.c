@@ -47,14 +47,18 @@ static double one_way_ns(const struct wire_virtual *wire, const struct batch *ba
 {
     const struct topology *t = &wire->base.topology;
     int per_node = t->ranks_per_node ? t->ranks_per_node : t->ranks;
-    double inside = 0, between = 0;
+    double inside = 0, between = 0; /* bytes */
 
     for (int i = 0; i < batch->count; i++) {
         const struct transfer *x = &batch->transfers[i];
+        double bytes = (double)(sent ? x->send_bytes : x->recv_bytes);
 
-        if (x->peer != t->rank)
-            *(x->peer / per_node == t->rank / per_node ? &inside : &between) +=
-                (double)(sent ? x->send_bytes : x->recv_bytes);
+        if (x->peer == t->rank)
+            continue;
+        if (x->peer / per_node == t->rank / per_node)
+            inside += bytes;
+        else
+            between += bytes;
     }
     return round(fmax(inside / wire->link.inside_gbs, between / wire->link.between_gbs));
 }
@@ -93,22 +97,23 @@ static void sleep_until(int64_t ns)
 static int run_on_host(const void *args)
 {
     const struct host_args *a = args;
-    double pace = pace_ns_per_byte(a->wire, a->batch);
+    double ns_per_byte = pace_ns_per_byte(a->wire, a->batch);
     int64_t begun_ns = host_clock_ns();
-    uint64_t done = 0;
+    uint64_t carried_bytes = 0;
 
     for (int i = 0; i < a->batch->count; i++) {
         const struct transfer *t = &a->batch->transfers[i];
-        bool leaves = t->peer != a->wire->base.topology.rank;
+        bool uses_link = t->peer != a->wire->base.topology.rank;
 
-        for (size_t at = 0; at < copied_bytes(t) && t->send != t->recv; at += PIECE_BYTES) {
-            size_t left = copied_bytes(t) - at, n = left < PIECE_BYTES ? left : PIECE_BYTES;
+        for (size_t offset = 0; offset < copied_bytes(t) && t->send != t->recv;
+             offset += PIECE_BYTES) {
+            size_t left = copied_bytes(t) - offset, n = left < PIECE_BYTES ? left : PIECE_BYTES;
 
-            memcpy((char *)t->recv + at, (const char *)t->send + at, n);
-            if (!leaves)
+            memcpy((char *)t->recv + offset, (const char *)t->send + offset, n);
+            if (!uses_link)
                 continue;
-            done += n;
-            sleep_until(begun_ns + llround((double)done * pace));
+            carried_bytes += n;
+            sleep_until(begun_ns + llround((double)carried_bytes * ns_per_byte));
         }
     }
     return OK;
@@ -153,23 +158,23 @@ struct copy_list {
     cudaStream_t stream;
 };
 
-static int run_copies(struct copy_list *g)
+static int run_copies(struct copy_list *list)
 {
     int rc = OK;
 
-    if (g->copies.count)
-        rc = g->ctas ? cuda_virtual_copy(&g->copies, g->ctas, g->stream)
-                     : copy_by_engine(g->wire, &g->copies, g->stream);
-    g->copies.count = g->copies.own = 0;
+    if (list->copies.count)
+        rc = list->ctas ? cuda_virtual_copy(&list->copies, list->ctas, list->stream)
+                        : copy_by_engine(list->wire, &list->copies, list->stream);
+    list->copies.count = list->copies.own = 0;
     return rc;
 }
 
 /* Appends a copy.  Blocks of neighbouring ranks mostly lie side by side at both ends; then they
  * become one copy. */
-static int append_copy(struct copy_list *g, const struct transfer *t, bool own)
+static int append_copy(struct copy_list *list, const struct transfer *t, bool is_own)
 {
-    struct virtual_copies *copies = &g->copies;
-    bool first_of_kind = copies->count == (own ? 0 : copies->own);
+    struct virtual_copies *copies = &list->copies;
+    bool first_of_kind = copies->count == (is_own ? 0 : copies->own);
 
     if (!first_of_kind) {
         struct virtual_copy *last = &copies->copies[copies->count - 1];
@@ -180,32 +185,32 @@ static int append_copy(struct copy_list *g, const struct transfer *t, bool own)
         }
     }
     if (copies->count == VIRTUAL_COPIES)
-        TRY(run_copies(g));
+        TRY(run_copies(list));
     copies->copies[copies->count++] = (struct virtual_copy){ t->recv, t->send, copied_bytes(t) };
-    copies->own += own;
+    copies->own += is_own;
     return OK;
 }
 
-/* Copies a rank's own bytes first, because they do not use the link. */
+/* Copies in two passes: a rank's own bytes first, because they do not use the link. */
 static int pace_cuda(const struct wire_virtual *wire, struct stream *stream,
                      const struct batch *batch)
 {
-    struct copy_list g = { .wire = wire,
-                           .copies.ns_per_byte = pace_ns_per_byte(wire, batch),
-                           .ctas = batch->ctas ? batch->ctas : wire->link.ctas,
-                           .stream = cuda_stream(stream) };
+    struct copy_list list = { .wire = wire,
+                              .copies.ns_per_byte = pace_ns_per_byte(wire, batch),
+                              .ctas = batch->ctas ? batch->ctas : wire->link.ctas,
+                              .stream = cuda_stream(stream) };
 
     if (cuda_stream_skips(stream))
         return OK;
-    for (int own = 1; own >= 0; own--)
+    for (int is_own = 1; is_own >= 0; is_own--)
         for (int i = 0; i < batch->count; i++) {
             const struct transfer *t = &batch->transfers[i];
 
-            if ((t->peer == wire->base.topology.rank) == own && t->send != t->recv &&
+            if ((t->peer == wire->base.topology.rank) == is_own && t->send != t->recv &&
                 copied_bytes(t))
-                TRY(append_copy(&g, t, own));
+                TRY(append_copy(&list, t, is_own));
         }
-    return run_copies(&g);
+    return run_copies(&list);
 }
 #endif
 

@@ -43,9 +43,9 @@ int world_check(int code, const char *call)
 enum { NAP_US = 100, EAGER_TESTS = 1000, CLOCK_CHECK_TESTS = 256 };
 
 /* Waits for a collective; with `may_sleep`, it sleeps between tests after a while. */
-static int wait_for(struct world *world, MPI_Request *request, bool may_sleep)
+static int wait_for_collective(struct world *world, MPI_Request *request, bool may_sleep)
 {
-    int64_t since_ns = 0;
+    int64_t alarmed_ns = 0;
     int done = 0;
 
     for (unsigned tests = 0;; tests++) {
@@ -54,8 +54,8 @@ static int wait_for(struct world *world, MPI_Request *request, bool may_sleep)
             return OK;
         /* After an alarm a rank may have ended; only the clock ends a wait for it. */
         if (world->alarmed && tests % CLOCK_CHECK_TESTS == CLOCK_CHECK_TESTS - 1) {
-            since_ns = since_ns ? since_ns : host_clock_ns();
-            if (host_clock_ns() - since_ns > watch_of(world).limit_ns) {
+            alarmed_ns = alarmed_ns ? alarmed_ns : host_clock_ns();
+            if (host_clock_ns() - alarmed_ns > watch_of(world).limit_ns) {
                 world->is_lost = true;
                 return fail(ERR_WIRE, "another rank does not answer: it has ended, or hangs");
             }
@@ -67,7 +67,7 @@ static int wait_for(struct world *world, MPI_Request *request, bool may_sleep)
     }
 }
 
-static int duplicate(MPI_Comm *out)
+static int duplicate_world(MPI_Comm *out)
 {
     TRY(MPI(MPI_Comm_dup(MPI_COMM_WORLD, out)));
     return MPI(MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN));
@@ -80,7 +80,8 @@ static int find_nodes(struct world *world)
     struct topology *t = &world->topology;
     MPI_Comm node;
     int first, local;
-    int64_t agreed[3];
+    int64_t
+        largest[3]; /* over the ranks: ranks of a node, minus these, whether the order is wrong */
 
     TRY(MPI(MPI_Comm_split_type(world->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node)));
     MPI_Comm_size(node, &world->neighbours);
@@ -89,12 +90,12 @@ static int find_nodes(struct world *world)
     first = t->rank;
     MPI_Bcast(&first, 1, MPI_INT, 0, node);
     MPI_Comm_free(&node);
-    agreed[0] = world->neighbours;
-    agreed[1] = -world->neighbours;
+    largest[0] = world->neighbours;
+    largest[1] = -world->neighbours;
     /* Each node's first rank must be a multiple, and its ranks must be consecutive. */
-    agreed[2] = first % world->neighbours != 0 || t->rank != first + local;
-    TRY(world_max(world, agreed, 3));
-    t->ranks_per_node = agreed[0] == -agreed[1] && !agreed[2] ? world->neighbours : 0;
+    largest[2] = first % world->neighbours != 0 || t->rank != first + local;
+    TRY(world_max(world, largest, 3));
+    t->ranks_per_node = largest[0] == -largest[1] && !largest[2] ? world->neighbours : 0;
     return OK;
 }
 
@@ -134,8 +135,8 @@ int world_open(int ranks_per_node, int ranks_per_rack, struct world **out)
                             "thread of a stream");
         goto out;
     }
-    TRY_OUT(duplicate(&world->control));
-    TRY_OUT(duplicate(&world->alarm));
+    TRY_OUT(duplicate_world(&world->control));
+    TRY_OUT(duplicate_world(&world->alarm));
     MPI_Comm_rank(world->control, &world->topology.rank);
     MPI_Comm_size(world->control, &world->topology.ranks);
     log_rank(world->topology.rank);
@@ -206,12 +207,12 @@ int world_neighbours(const struct world *world)
 
 int world_settle(struct world *world, int status)
 {
-    int64_t both[2] = { -(int64_t)status, status };
-    int rc = world_max(world, both, 2);
+    int64_t worst[2] = { -(int64_t)status, status }; /* an error; UNSUPPORTED */
+    int rc = world_max(world, worst, 2);
 
     if (rc)
         return rc;
-    return both[0] > 0 ? -(int)both[0] : (int)both[1];
+    return worst[0] > 0 ? -(int)worst[0] : (int)worst[1];
 }
 
 int world_barrier(struct world *world)
@@ -221,7 +222,7 @@ int world_barrier(struct world *world)
     if (world->is_alone || world->is_lost)
         return world->is_lost ? ERR_WIRE : OK;
     TRY(MPI(MPI_Ibarrier(world->control, &request)));
-    return wait_for(world, &request, false);
+    return wait_for_collective(world, &request, false);
 }
 
 static int reduce(struct world *world, int64_t *values, int n, MPI_Op op)
@@ -231,7 +232,7 @@ static int reduce(struct world *world, int64_t *values, int n, MPI_Op op)
     if (world->is_alone || world->is_lost)
         return world->is_lost ? ERR_WIRE : OK;
     TRY(MPI(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, op, world->control, &request)));
-    return wait_for(world, &request, false);
+    return wait_for_collective(world, &request, false);
 }
 
 int world_max(struct world *world, int64_t *values, int n)
@@ -251,7 +252,7 @@ static int broadcast(struct world *world, void *data, size_t bytes, bool may_sle
     if (world->is_alone || world->is_lost)
         return world->is_lost ? ERR_WIRE : OK;
     TRY(MPI(MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, world->control, &request)));
-    return wait_for(world, &request, may_sleep);
+    return wait_for_collective(world, &request, may_sleep);
 }
 
 int world_broadcast(struct world *world, void *data, size_t bytes)
@@ -299,7 +300,7 @@ int world_gather(struct world *world, const void *mine, void *all, size_t bytes)
         return ERR_WIRE;
     TRY(MPI(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world->control,
                            &request)));
-    return wait_for(world, &request, false);
+    return wait_for_collective(world, &request, false);
 }
 
 void world_alarm(struct world *world)
@@ -317,16 +318,16 @@ void world_alarm(struct world *world)
 
 int world_alarmed(struct world *world)
 {
-    int there = 0;
+    int has_message = 0;
 
     if (!world->alarmed && !world->is_alone &&
-        MPI_Iprobe(MPI_ANY_SOURCE, 0, world->alarm, &there, MPI_STATUS_IGNORE) == MPI_SUCCESS)
-        world->alarmed = there != 0;
+        MPI_Iprobe(MPI_ANY_SOURCE, 0, world->alarm, &has_message, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+        world->alarmed = has_message != 0;
     return world->alarmed;
 }
 
 int world_channel(struct world *world, void *mpi_comm)
 {
     (void)world;
-    return duplicate(mpi_comm);
+    return duplicate_world(mpi_comm);
 }

@@ -17,11 +17,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { SLOT_BYTES = 1 << 16, QUEUE = 64, RANKS_MAX = 4096 };
+/* QUEUE_PLACES: messages in progress between two ranks, one way.  QUEUES_OFFSET: of the queues in
+ * the shared memory, behind struct shared. */
+enum { SLOT_BYTES = 1 << 16, QUEUE_PLACES = 64, RANKS_MAX = 4096, QUEUES_OFFSET = 4096 };
 
-/* One place in the queue of a pair of ranks.  Message number n uses place n % QUEUE in lap n /
- * QUEUE. `turn` is 2 * lap while the place is free for this lap, one more when the message is
- * posted, and two more when it is received. */
+/* One place in the queue of a pair of ranks.  Message number n uses place n % QUEUE_PLACES, in lap
+ * n / QUEUE_PLACES.  `turn` is 2 * lap while the place is free for this lap, one more when the
+ * message is posted, and two more when it is received. */
 struct message {
     _Atomic uint64_t turn;
     const void *data;
@@ -55,8 +57,8 @@ static int set_error(const char *what)
 int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
 {
     const char *text = getenv(FORKED_RANKS);
-    size_t n, queues_at = 4096, slots_at;
-    char *all;
+    size_t n, slots_offset;
+    char *memory;
 
     (void)argc, (void)argv;
     *provided = wanted;
@@ -67,16 +69,16 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
     }
     /* Ranks share this mapping.  Most pages are never touched, and take no memory. */
     n = (size_t)ranks;
-    slots_at = queues_at + n * n * QUEUE * sizeof(struct message);
-    all = mmap(NULL, slots_at + 2 * n * SLOT_BYTES, PROT_READ | PROT_WRITE,
-               MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    slots_offset = QUEUES_OFFSET + n * n * QUEUE_PLACES * sizeof(struct message);
+    memory = mmap(NULL, slots_offset + 2 * n * SLOT_BYTES, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     sent = calloc(2 * n, sizeof(*sent));
-    if (all == MAP_FAILED || !sent)
+    if (memory == MAP_FAILED || !sent)
         return set_error("memory for ranks to meet in");
     received = sent + n;
-    shared = (struct shared *)(void *)all;
-    queues = (struct message *)(void *)(all + queues_at);
-    slots = all + slots_at;
+    shared = (struct shared *)(void *)memory;
+    queues = (struct message *)(void *)(memory + QUEUES_OFFSET);
+    slots = memory + slots_offset;
     if (ranks > 1)
         rank = forked_start(ranks);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0UL, 0UL, 0UL);
@@ -155,12 +157,14 @@ struct forked_request {
     const void *send;
     void *recv;
     size_t bytes;
+    /* a message */
     struct message *message;
     uint64_t turn; /* of the queue's place while it is free for this message */
-    bool posted;
-    /* Reads n bytes of the slots, for a collective's round at byte `at`. */
+    bool is_posted;
+    /* a collective */
+    /* Reads n bytes of the slots, for the round that begins at byte `done_bytes`. */
     void (*read_slots)(const struct forked_request *self, size_t n);
-    size_t at;
+    size_t done_bytes;
     int root; /* the only rank that writes; -1: every rank writes */
     MPI_Op op;
 };
@@ -190,16 +194,16 @@ int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 
 int MPI_Testall(int count, MPI_Request *requests, int *done, MPI_Status *statuses)
 {
-    int all = 1, one;
+    int all_done = 1, one_done;
 
     for (int i = 0; i < count; i++) {
-        int code = MPI_Test(&requests[i], &one, statuses);
+        int code = MPI_Test(&requests[i], &one_done, statuses);
 
         if (code)
             return code;
-        all = all && one;
+        all_done = all_done && one_done;
     }
-    *done = all;
+    *done = all_done;
     return MPI_SUCCESS;
 }
 
@@ -225,14 +229,14 @@ static char *slot_of(int q)
 
 static size_t bytes_of_round(const struct forked_request *r)
 {
-    return r->bytes - r->at < SLOT_BYTES ? r->bytes - r->at : SLOT_BYTES;
+    return r->bytes - r->done_bytes < SLOT_BYTES ? r->bytes - r->done_bytes : SLOT_BYTES;
 }
 
 static void begin_round(const struct forked_request *r)
 {
     rounds++;
     if (r->bytes && (r->root < 0 || r->root == rank))
-        memcpy(slot_of(rank), (const char *)r->send + r->at, bytes_of_round(r));
+        memcpy(slot_of(rank), (const char *)r->send + r->done_bytes, bytes_of_round(r));
     atomic_fetch_add(&shared->arrivals, 1);
 }
 
@@ -245,8 +249,8 @@ static int advance_collective(struct forked_request *r, int *done)
         return MPI_SUCCESS;
     if (n)
         r->read_slots(r, n);
-    r->at += n;
-    *done = r->at == r->bytes;
+    r->done_bytes += n;
+    *done = r->done_bytes == r->bytes;
     if (!*done)
         begin_round(r);
     return MPI_SUCCESS;
@@ -266,28 +270,28 @@ static int begin_collective(struct forked_request request, MPI_Request *out)
 static void read_from_root(const struct forked_request *r, size_t n)
 {
     if (rank != r->root)
-        memcpy((char *)r->recv + r->at, slot_of(r->root), n);
+        memcpy((char *)r->recv + r->done_bytes, slot_of(r->root), n);
 }
 
 static void read_all(const struct forked_request *r, size_t n)
 {
     for (int q = 0; q < ranks; q++)
-        memcpy((char *)r->recv + (size_t)q * r->bytes + r->at, slot_of(q), n);
+        memcpy((char *)r->recv + (size_t)q * r->bytes + r->done_bytes, slot_of(q), n);
 }
 
 static void reduce_all(const struct forked_request *r, size_t n)
 {
-    int64_t *out = (int64_t *)(void *)((char *)r->recv + r->at);
+    int64_t *results = (int64_t *)(void *)((char *)r->recv + r->done_bytes);
 
-    for (size_t i = 0; i < n / sizeof(*out); i++) {
-        out[i] = ((const int64_t *)(void *)slot_of(0))[i];
+    for (size_t i = 0; i < n / sizeof(*results); i++) {
+        results[i] = ((const int64_t *)(void *)slot_of(0))[i];
         for (int q = 1; q < ranks; q++) {
-            int64_t now = ((const int64_t *)(void *)slot_of(q))[i];
+            int64_t value = ((const int64_t *)(void *)slot_of(q))[i];
 
             switch (r->op) {
-            case MPI_MAX: out[i] = now > out[i] ? now : out[i]; break;
-            case MPI_MIN: out[i] = now < out[i] ? now : out[i]; break;
-            default: out[i] += now;
+            case MPI_MAX: results[i] = value > results[i] ? value : results[i]; break;
+            case MPI_MIN: results[i] = value < results[i] ? value : results[i]; break;
+            default: results[i] += value;
             }
         }
     }
@@ -351,22 +355,24 @@ int MPI_Iallgather(const void *send, int send_count, MPI_Datatype send_type, voi
 
 /* ---- messages */
 
+/* Posts the message once its place is free; done once it was received. */
 static int advance_send(struct forked_request *r, int *done)
 {
     struct message *m = r->message;
     uint64_t turn = atomic_load(&m->turn);
 
-    *done = r->posted && turn != r->turn + 1;
-    if (r->posted || turn != r->turn)
+    *done = r->is_posted && turn != r->turn + 1;
+    if (r->is_posted || turn != r->turn)
         return MPI_SUCCESS;
     m->from = getpid();
     m->data = r->send;
     m->bytes = r->bytes;
-    r->posted = true;
+    r->is_posted = true;
     atomic_store(&m->turn, r->turn + 1);
     return MPI_SUCCESS;
 }
 
+/* Copies the message once it is posted. */
 static int advance_receive(struct forked_request *r, int *done)
 {
     struct message *m = r->message;
@@ -378,15 +384,15 @@ static int advance_receive(struct forked_request *r, int *done)
         errno = EMSGSIZE;
         return set_error("a message between ranks");
     }
-    for (size_t at = 0; at < r->bytes;) {
-        struct iovec here = { (char *)r->recv + at, r->bytes - at };
-        struct iovec there = { (char *)(uintptr_t)m->data + at, r->bytes - at };
-        ssize_t n = process_vm_readv(m->from, &here, 1, &there, 1, 0);
+    for (size_t copied = 0; copied < r->bytes;) {
+        struct iovec to = { (char *)r->recv + copied, r->bytes - copied };
+        struct iovec from = { (char *)(uintptr_t)m->data + copied, r->bytes - copied };
+        ssize_t n = process_vm_readv(m->from, &to, 1, &from, 1, 0);
 
         if (n <= 0)
             return set_error("process_vm_readv: cannot read another rank's memory (a container may "
                              "forbid it)");
-        at += (size_t)n;
+        copied += (size_t)n;
     }
     *done = 1;
     atomic_store(&m->turn, r->turn + 2);
@@ -395,10 +401,10 @@ static int advance_receive(struct forked_request *r, int *done)
 
 static struct forked_request request_for_message(int from, int to, uint64_t number)
 {
-    struct message *queue = &queues[((size_t)from * (size_t)ranks + (size_t)to) * QUEUE];
+    struct message *queue = &queues[((size_t)from * (size_t)ranks + (size_t)to) * QUEUE_PLACES];
 
-    return (struct forked_request){ .message = &queue[number % QUEUE],
-                                    .turn = 2 * (number / QUEUE) };
+    return (struct forked_request){ .message = &queue[number % QUEUE_PLACES],
+                                    .turn = 2 * (number / QUEUE_PLACES) };
 }
 
 int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
