@@ -20,11 +20,22 @@ struct hierarchy {
     const char *droppable;    /* a line of memory.stat */
 };
 static const struct hierarchy hierarchies[] = {
-    { NULL, "cpu.max", NULL, "throttled_usec", 1000, "memory.max", "memory.current",
-      "inactive_file" },
-    { "cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us", "throttled_time", 1, NULL, NULL, NULL },
-    { "memory", NULL, NULL, NULL, 0, "memory.limit_in_bytes", "memory.usage_in_bytes",
-      "total_inactive_file" },
+    { .controller = NULL,
+      .quota = "cpu.max",
+      .throttled = "throttled_usec",
+      .throttled_unit_ns = 1000,
+      .limit = "memory.max",
+      .used = "memory.current",
+      .droppable = "inactive_file" },
+    { .controller = "cpu",
+      .quota = "cpu.cfs_quota_us",
+      .period = "cpu.cfs_period_us",
+      .throttled = "throttled_time",
+      .throttled_unit_ns = 1 },
+    { .controller = "memory",
+      .limit = "memory.limit_in_bytes",
+      .used = "memory.usage_in_bytes",
+      .droppable = "total_inactive_file" },
 };
 enum { PERIOD_MOST_US = 1000000 }; /* the longest period that Linux accepts */
 enum { HIERARCHIES = sizeof(hierarchies) / sizeof(hierarchies[0]), PATH_BYTES = 2048 };
@@ -80,18 +91,21 @@ static bool read_line(const char *folder, const char *file_name, const char *nam
  * version 1 in two; "max" or -1 means no quota. */
 static void limit_cores(const struct hierarchy *h, const char *group, struct allowance *out)
 {
-    int64_t quota[2] = { 0, 0 }; /* and its period */
+    int64_t quota_period[2] = { 0, 0 };
+    int64_t quota_us, period_us;
 
-    if (!h->quota || read_numbers(group, h->quota, quota, 2) < 1)
+    if (!h->quota || read_numbers(group, h->quota, quota_period, 2) < 1)
         return;
     if (h->period)
-        read_numbers(group, h->period, &quota[1], 1);
-    if (quota[0] <= 0 || quota[1] <= 0)
+        read_numbers(group, h->period, &quota_period[1], 1);
+    quota_us = quota_period[0];
+    period_us = quota_period[1];
+    if (quota_us <= 0 || period_us <= 0)
         return;
-    if (quota[1] <= PERIOD_MOST_US && quota[1] * 1000 > out->period_ns)
-        out->period_ns = quota[1] * 1000;
-    if (quota[0] / quota[1] < out->cores)
-        out->cores = quota[0] < quota[1] ? 1 : (int)(quota[0] / quota[1]);
+    if (period_us <= PERIOD_MOST_US && period_us * 1000 > out->period_ns)
+        out->period_ns = period_us * 1000;
+    if (quota_us / period_us < out->cores)
+        out->cores = quota_us < period_us ? 1 : (int)(quota_us / period_us);
 }
 
 /* Applies a group's memory limit.  Pages of files that were not used lately count as free, because
@@ -117,10 +131,15 @@ static bool has_word(const char *words, const char *word)
 {
     size_t length = strlen(word);
 
-    for (const char *at = words; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
-        if (strcspn(at, ",") == length && !strncmp(at, word, length))
+    for (;;) {
+        size_t this_length = strcspn(words, ",");
+
+        if (this_length == length && !strncmp(words, word, length))
             return true;
-    return false;
+        if (!words[this_length])
+            return false;
+        words += this_length + 1;
+    }
 }
 
 /* Finds the path of this process's group in /proc/self/cgroup: "4:cpu,cpuacct:/a/b", or "0::/a/b"
@@ -210,11 +229,11 @@ static void apply_hierarchy(const char *root, const struct hierarchy *h, struct 
 
 struct allowance allowance_under(const char *root)
 {
-    struct allowance least = { INT_MAX, INT64_MAX, 0, 0 };
+    struct allowance limits = { INT_MAX, INT64_MAX, 0, 0 };
 
     for (int i = 0; i < HIERARCHIES; i++)
-        apply_hierarchy(root, &hierarchies[i], &least);
-    return least;
+        apply_hierarchy(root, &hierarchies[i], &limits);
+    return limits;
 }
 
 struct allowance allowance_here(void)
@@ -224,20 +243,20 @@ struct allowance allowance_here(void)
 
 int allowance_cores(void)
 {
-    struct allowance least = allowance_here();
-    cpu_set_t set;
-    int allowed = sched_getaffinity(0, sizeof(set), &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN)
-                                                          : CPU_COUNT(&set);
+    struct allowance limits = allowance_here();
+    cpu_set_t mask;
+    int allowed = sched_getaffinity(0, sizeof(mask), &mask) ? (int)sysconf(_SC_NPROCESSORS_ONLN)
+                                                            : CPU_COUNT(&mask);
 
-    return allowed < least.cores ? allowed : least.cores;
+    return allowed < limits.cores ? allowed : limits.cores;
 }
 
 int64_t allowance_free_bytes(void)
 {
-    struct allowance least = allowance_here();
+    struct allowance limits = allowance_here();
     int64_t kib;
 
-    if (read_line("/proc", "meminfo", "MemAvailable", &kib) && kib * 1024 < least.free_bytes)
-        least.free_bytes = kib * 1024;
-    return least.free_bytes;
+    if (read_line("/proc", "meminfo", "MemAvailable", &kib) && kib * 1024 < limits.free_bytes)
+        limits.free_bytes = kib * 1024;
+    return limits.free_bytes;
 }

@@ -131,25 +131,27 @@ static int cuda_upload(struct device *base, void *to, const void *from_host, siz
 {
     struct cuda_device *device = device_of(base);
 
-    for (size_t at = 0, turn = 0; at < bytes; at += STAGE_BYTES, turn++) {
-        size_t n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES, i = turn % STAGES;
+    for (size_t offset = 0, turn = 0; offset < bytes; offset += STAGE_BYTES, turn++) {
+        size_t n = bytes - offset < STAGE_BYTES ? bytes - offset : STAGE_BYTES;
+        size_t stage = turn % STAGES;
 
-        TRY(CUDA(cudaEventSynchronize(device->staged[i])));
-        memcpy(device->stage[i], (const char *)from_host + at, n);
-        TRY(CUDA(cudaMemcpyAsync((char *)to + at, device->stage[i], n, cudaMemcpyHostToDevice,
-                                 device->transfer_stream)));
-        TRY(CUDA(cudaEventRecord(device->staged[i], device->transfer_stream)));
+        TRY(CUDA(cudaEventSynchronize(device->staged[stage])));
+        memcpy(device->stage[stage], (const char *)from_host + offset, n);
+        TRY(CUDA(cudaMemcpyAsync((char *)to + offset, device->stage[stage], n,
+                                 cudaMemcpyHostToDevice, device->transfer_stream)));
+        TRY(CUDA(cudaEventRecord(device->staged[stage], device->transfer_stream)));
     }
     return CUDA(cudaStreamSynchronize(device->transfer_stream));
 }
 
-static int download_piece(struct cuda_device *device, const void *from, size_t at, size_t bytes)
+static int download_piece(struct cuda_device *device, const void *from, size_t offset, size_t bytes)
 {
-    size_t i = at / STAGE_BYTES % STAGES, n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+    size_t stage = offset / STAGE_BYTES % STAGES;
+    size_t n = bytes - offset < STAGE_BYTES ? bytes - offset : STAGE_BYTES;
 
-    TRY(CUDA(cudaMemcpyAsync(device->stage[i], (const char *)from + at, n, cudaMemcpyDeviceToHost,
-                             device->transfer_stream)));
-    return CUDA(cudaEventRecord(device->staged[i], device->transfer_stream));
+    TRY(CUDA(cudaMemcpyAsync(device->stage[stage], (const char *)from + offset, n,
+                             cudaMemcpyDeviceToHost, device->transfer_stream)));
+    return CUDA(cudaEventRecord(device->staged[stage], device->transfer_stream));
 }
 
 /* Copies two pieces at a time: the GPU writes the next one while the host copies this one. */
@@ -159,14 +161,14 @@ static int cuda_download(struct device *base, void *to_host, const void *from, s
 
     if (bytes)
         TRY(download_piece(device, from, 0, bytes));
-    for (size_t at = 0; at < bytes; at += STAGE_BYTES) {
-        size_t n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
-        size_t i = at / STAGE_BYTES % STAGES;
+    for (size_t offset = 0; offset < bytes; offset += STAGE_BYTES) {
+        size_t n = bytes - offset < STAGE_BYTES ? bytes - offset : STAGE_BYTES;
+        size_t stage = offset / STAGE_BYTES % STAGES;
 
-        if (at + n < bytes)
-            TRY(download_piece(device, from, at + n, bytes));
-        TRY(CUDA(cudaEventSynchronize(device->staged[i])));
-        memcpy((char *)to_host + at, device->stage[i], n);
+        if (offset + n < bytes)
+            TRY(download_piece(device, from, offset + n, bytes));
+        TRY(CUDA(cudaEventSynchronize(device->staged[stage])));
+        memcpy((char *)to_host + offset, device->stage[stage], n);
     }
     return OK;
 }
@@ -387,10 +389,10 @@ static int cuda_hold(struct stream *stream)
 static int cuda_end_hold(struct device *base)
 {
     const struct cuda_device *device = device_of(base);
-    bool went_on = device->hold_words[1] == device->hold_count;
+    bool ended_by_itself = device->hold_words[1] == device->hold_count;
 
     device->hold_words[0] = device->hold_count;
-    return went_on ? UNSUPPORTED : OK;
+    return ended_by_itself ? UNSUPPORTED : OK;
 }
 
 /* ---- Graphs */
@@ -429,12 +431,12 @@ static int attach_object(struct cuda_device *device, cudaGraph_t graph)
 /* Destroys a graph and removes it from the list; the caller has the lock. */
 static void drop_graph(struct cuda_device *device, struct cuda_graph *graph)
 {
-    struct cuda_graph **at = &device->graphs;
+    struct cuda_graph **link = &device->graphs;
 
-    while (*at && *at != graph)
-        at = &(*at)->next;
-    if (*at)
-        *at = graph->next;
+    while (*link && *link != graph)
+        link = &(*link)->next;
+    if (*link)
+        *link = graph->next;
     if (graph->handle && !device->abandoned) {
         device->endings->destroyed += !CUDA(cudaGraphExecDestroy(graph->handle));
         device->endings->last_is_released = false;

@@ -119,7 +119,7 @@ void cuda_blas_forget(struct cuda_blas *blas, const struct cuda_queue *queue)
 
 /* Sets the handle's stream and workspace, only when they change.  Setting the stream resets the
  * workspace. */
-static int bind(struct cuda_blas *blas, const struct cuda_queue *queue)
+static int bind_queue(struct cuda_blas *blas, const struct cuda_queue *queue)
 {
     if (blas->bound == queue)
         return OK;
@@ -149,11 +149,11 @@ static cudaDataType_t cuda_type(uint32_t dtype)
 }
 
 /* True where all rows of a matrix, and of a batch, begin at multiples of 16 bytes. */
-static bool begins_at_16(const void *at, int64_t row, uint64_t stride, uint32_t dtype)
+static bool begins_at_16(const void *matrix, int64_t row, uint64_t stride, uint32_t dtype)
 {
     size_t bytes = dtype_bytes(dtype);
 
-    return !((uintptr_t)at % 16 || (uint64_t)row * bytes % 16 || stride * bytes % 16);
+    return !((uintptr_t)matrix % 16 || (uint64_t)row * bytes % 16 || stride * bytes % 16);
 }
 
 /* Elements from a row to the next, for each matrix. */
@@ -182,24 +182,24 @@ static bool can_batch(const struct gemm *g)
             begins_at_16(g->c, row.c, g->batch > 1 ? g->stride_c : 0, gemm_result_type(g)));
 }
 
-static int multiply_each(const struct gemm *g, const struct cuda_queue *queue)
+static int multiply_one_by_one(const struct gemm *g, const struct cuda_queue *queue)
 {
     size_t bytes = dtype_bytes(g->dtype), c_bytes = dtype_bytes(gemm_result_type(g));
-    struct gemm one = *g;
+    struct gemm product = *g;
 
-    one.batch = 1;
+    product.batch = 1;
     for (uint64_t i = 0; i < g->batch; i++) {
-        one.a = (const char *)g->a + i * g->stride_a * bytes;
-        one.b = (const char *)g->b + i * g->stride_b * bytes;
-        one.c = (char *)g->c + i * g->stride_c * c_bytes;
-        TRY(cuda_gemm(&one, queue));
+        product.a = (const char *)g->a + i * g->stride_a * bytes;
+        product.b = (const char *)g->b + i * g->stride_b * bytes;
+        product.c = (char *)g->c + i * g->stride_c * c_bytes;
+        TRY(cuda_gemm(&product, queue));
     }
     return OK;
 }
 
 int cuda_gemm(const struct gemm *g, const struct cuda_queue *queue)
 {
-    const float one = 1, beta = g->keep ? 1 : 0;
+    const float alpha = 1, beta = g->keep ? 1 : 0;
     cudaDataType_t type = cuda_type(g->dtype), c_type = cuda_type(gemm_result_type(g));
     int64_t m = (int64_t)g->m, n = (int64_t)g->n, k = (int64_t)g->k;
     struct rows_of_gemm row = rows_of(g);
@@ -209,12 +209,12 @@ int cuda_gemm(const struct gemm *g, const struct cuda_queue *queue)
     if (!k)
         return fill_empty_sum(g, queue->stream);
     if (g->batch > 1 && !can_batch(g))
-        return multiply_each(g, queue);
-    TRY(bind(queue->blas, queue));
+        return multiply_one_by_one(g, queue);
+    TRY(bind_queue(queue->blas, queue));
     /* In column-major order our c is its transpose: c' (n,m) = op(b)' op(a)'. */
     return CUBLAS(
         queue->blas, gemm, queue->blas->handle, g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-        g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, g->b, type, row.b,
+        g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &alpha, g->b, type, row.b,
         (long long)g->stride_b, g->a, type, row.a, (long long)g->stride_a, &beta, g->c, c_type,
         row.c, (long long)g->stride_c, g->batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
@@ -222,7 +222,7 @@ int cuda_gemm(const struct gemm *g, const struct cuda_queue *queue)
 /* ---- Products with different numbers of rows */
 
 /* Up to CUDA_GROUPS products, each a group of one, in the arguments of grouped_product. */
-struct grouped {
+struct product_list {
     cublasOperation_t op_a[CUDA_GROUPS], op_b[CUDA_GROUPS];
     int64_t m[CUDA_GROUPS], n[CUDA_GROUPS], k[CUDA_GROUPS], one[CUDA_GROUPS];
     int64_t lda[CUDA_GROUPS], ldb[CUDA_GROUPS], ldc[CUDA_GROUPS];
@@ -232,50 +232,51 @@ struct grouped {
     int64_t count;
 };
 
-static void add_product(struct grouped *all, const struct gemm *g)
+static void add_product(struct product_list *list, const struct gemm *g)
 {
     struct rows_of_gemm row = rows_of(g);
-    int64_t i = all->count++;
+    int64_t i = list->count++;
 
-    all->single[i] = *g;
-    all->op_a[i] = g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    all->op_b[i] = g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    all->m[i] = (int64_t)g->n;
-    all->n[i] = (int64_t)g->m;
-    all->k[i] = (int64_t)g->k;
-    all->one[i] = 1;
-    all->lda[i] = row.b;
-    all->ldb[i] = row.a;
-    all->ldc[i] = row.c;
-    all->alpha[i] = 1;
-    all->beta[i] = g->keep ? 1 : 0;
-    all->pointers.at[i] = g->b;
-    all->pointers.at[CUDA_GROUPS + i] = g->a;
-    all->pointers.at[2 * CUDA_GROUPS + i] = g->c;
+    list->single[i] = *g;
+    list->op_a[i] = g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    list->op_b[i] = g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    list->m[i] = (int64_t)g->n;
+    list->n[i] = (int64_t)g->m;
+    list->k[i] = (int64_t)g->k;
+    list->one[i] = 1;
+    list->lda[i] = row.b;
+    list->ldb[i] = row.a;
+    list->ldc[i] = row.c;
+    list->alpha[i] = 1;
+    list->beta[i] = g->keep ? 1 : 0;
+    list->pointers.at[i] = g->b;
+    list->pointers.at[CUDA_GROUPS + i] = g->a;
+    list->pointers.at[2 * CUDA_GROUPS + i] = g->c;
 }
 
 /* Computes all products in one call; one after the other, where the library refuses this type. */
-static int multiply_groups(struct grouped *all, uint32_t dtype, const struct cuda_queue *queue)
+static int multiply_groups(struct product_list *list, uint32_t dtype,
+                           const struct cuda_queue *queue)
 {
     const struct cuda_blas *blas = queue->blas;
-    const void **at = queue->scratch;
+    const void **pointers = queue->scratch;
     cudaDataType_t type = cuda_type(dtype);
-    int64_t count = all->count;
+    int64_t count = list->count;
     cublasStatus_t code;
 
-    all->count = 0;
+    list->count = 0;
     if (!count)
         return OK;
-    TRY(cuda_put_pointers(&all->pointers, at, queue->stream));
-    TRY(bind(queue->blas, queue));
-    code = blas->grouped(blas->handle, all->op_a, all->op_b, all->m, all->n, all->k, all->alpha, at,
-                         type, all->lda, at + CUDA_GROUPS, type, all->ldb, all->beta,
-                         (void *const *)(at + 2 * CUDA_GROUPS), type, all->ldc, count, all->one,
-                         CUBLAS_COMPUTE_32F);
+    TRY(cuda_put_pointers(&list->pointers, pointers, queue->stream));
+    TRY(bind_queue(queue->blas, queue));
+    code = blas->grouped(blas->handle, list->op_a, list->op_b, list->m, list->n, list->k,
+                         list->alpha, pointers, type, list->lda, pointers + CUDA_GROUPS, type,
+                         list->ldb, list->beta, (void *const *)(pointers + 2 * CUDA_GROUPS), type,
+                         list->ldc, count, list->one, CUBLAS_COMPUTE_32F);
     if (code != CUBLAS_STATUS_NOT_SUPPORTED)
         return check(blas, code, "grouped");
     for (int64_t i = 0; i < count; i++)
-        TRY(cuda_gemm(&all->single[i], queue));
+        TRY(cuda_gemm(&list->single[i], queue));
     return OK;
 }
 
@@ -292,19 +293,19 @@ static bool is_captured(cudaStream_t stream)
 int cuda_gemm_rows(const struct gemm_rows *g, const struct cuda_queue *queue)
 {
     bool one_at_a_time = !queue->blas->grouped || is_captured(queue->stream);
-    struct grouped all = { .count = 0 };
+    struct product_list list = { .count = 0 };
 
     for (uint32_t i = 0; i < g->experts; i++) {
-        struct gemm one = gemm_of_rows(g, i);
+        struct gemm product = gemm_of_rows(g, i);
 
-        if (one_at_a_time || !one.k || !can_batch(&one)) {
-            TRY(cuda_gemm(&one, queue));
+        if (one_at_a_time || !product.k || !can_batch(&product)) {
+            TRY(cuda_gemm(&product, queue));
             continue;
         }
-        if (one.m && one.n)
-            add_product(&all, &one);
-        if (all.count == CUDA_GROUPS)
-            TRY(multiply_groups(&all, g->dtype, queue));
+        if (product.m && product.n)
+            add_product(&list, &product);
+        if (list.count == CUDA_GROUPS)
+            TRY(multiply_groups(&list, g->dtype, queue));
     }
-    return multiply_groups(&all, g->dtype, queue);
+    return multiply_groups(&list, g->dtype, queue);
 }

@@ -196,15 +196,15 @@ static int record_mark(struct marks *marks, struct stream *stream, size_t i)
     struct mark *mark;
 
     if (i == marks->room) {
-        size_t room = marks->room ? 2 * marks->room : 64;
-        struct mark *list = realloc(marks->list, room * sizeof(*list));
+        size_t new_room = marks->room ? 2 * marks->room : 64;
+        struct mark *grown = realloc(marks->list, new_room * sizeof(*grown));
 
-        if (!list)
-            return fail(ERR_NOMEM, "%zu marks", room);
-        for (size_t at = marks->room; at < room; at++)
-            list[at] = (struct mark){ 0 };
-        marks->list = list;
-        marks->room = room;
+        if (!grown)
+            return fail(ERR_NOMEM, "%zu marks", new_room);
+        for (size_t j = marks->room; j < new_room; j++)
+            grown[j] = (struct mark){ 0 };
+        marks->list = grown;
+        marks->room = new_room;
     }
     mark = &marks->list[i];
     if (!mark->event)

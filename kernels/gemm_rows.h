@@ -7,10 +7,10 @@
 /* The product of expert i; m or k is 0 where it has no rows. */
 static inline struct gemm gemm_of_rows(const struct gemm_rows *g, uint32_t i)
 {
-    uint64_t before = g->first[i], rows = g->first[i + 1] - before;
-    uint64_t width = dtype_bytes(g->dtype), matrix = i * g->n * g->k * width;
-    uint64_t of_b = g->sums ? before * g->n * width : matrix;
-    uint64_t of_c = g->sums ? matrix : before * g->n * width;
+    uint64_t row0 = g->first[i], rows = g->first[i + 1] - row0;
+    uint64_t element_bytes = dtype_bytes(g->dtype), matrix_offset = i * g->n * g->k * element_bytes;
+    uint64_t b_offset = g->sums ? row0 * g->n * element_bytes : matrix_offset;
+    uint64_t c_offset = g->sums ? matrix_offset : row0 * g->n * element_bytes;
 
     return (struct gemm){ .dtype = g->dtype,
                           .transpose_a = g->sums,
@@ -20,9 +20,9 @@ static inline struct gemm gemm_of_rows(const struct gemm_rows *g, uint32_t i)
                           .m = g->sums ? g->k : rows,
                           .n = g->n,
                           .k = g->sums ? rows : g->k,
-                          .a = (const char *)g->a + before * g->k * width,
-                          .b = (const char *)g->b + of_b,
-                          .c = (char *)g->c + of_c };
+                          .a = (const char *)g->a + row0 * g->k * element_bytes,
+                          .b = (const char *)g->b + b_offset,
+                          .c = (char *)g->c + c_offset };
 }
 
 #endif

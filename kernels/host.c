@@ -49,8 +49,8 @@ struct host_stream {
     struct task tasks[QUEUE_TASKS];
     uint64_t pushed, finished; /* numbers of tasks; those in between are queued */
     int status;
-    bool closing;
-    atomic_bool computing;
+    bool is_closing;
+    atomic_bool is_computing;
 };
 
 /* An event; `lock` protects all members below it. */
@@ -110,11 +110,11 @@ static int task_run(struct host_stream *stream, const struct task *task, bool ha
     case TASK_KERNEL:
         if (has_failed)
             break;
-        atomic_store(&stream->computing, true);
+        atomic_store(&stream->is_computing, true);
         atomic_fetch_add(&device->computing, 1);
         kernel_table[task->what.kernel](task->args);
         atomic_fetch_sub(&device->computing, 1);
-        atomic_store(&stream->computing, false);
+        atomic_store(&stream->is_computing, false);
         break;
     }
     return OK;
@@ -133,7 +133,7 @@ static void *stream_main(void *arg)
         int status;
 
         if (stream->finished == stream->pushed) {
-            if (stream->closing)
+            if (stream->is_closing)
                 break;
             pthread_cond_wait(&stream->filled, &stream->lock);
             continue;
@@ -157,7 +157,7 @@ static void *stream_main(void *arg)
 /* Wakes all sleeping streams when the host thread itself is about to wait.  If its first task woke
  * a stream, then with few cores the stream would take the core from the thread that still enqueues,
  * and the two would switch at every task. */
-static void wake_all(const struct device *device)
+static void wake_streams(const struct device *device)
 {
     for (struct host_stream *s = ((const struct host_device *)device)->streams; s; s = s->next) {
         pthread_mutex_lock(&s->lock);
@@ -168,15 +168,15 @@ static void wake_all(const struct device *device)
 
 /* Appends a task to the queue, and waits while the queue is full.  Only one thread enqueues, the
  * one that drives the device. */
-static void enqueue(struct host_stream *stream, const struct task *head, const void *args,
-                    size_t bytes)
+static void enqueue_task(struct host_stream *stream, const struct task *head, const void *args,
+                         size_t bytes)
 {
     struct task *task;
 
     pthread_mutex_lock(&stream->lock);
     if (stream->pushed - stream->finished == QUEUE_TASKS) {
         pthread_mutex_unlock(&stream->lock);
-        wake_all(stream->base.device);
+        wake_streams(stream->base.device);
         pthread_mutex_lock(&stream->lock);
     }
     while (stream->pushed - stream->finished == QUEUE_TASKS)
@@ -195,7 +195,7 @@ static int host_launch(struct stream *base, enum kernel kernel, const void *args
 {
     struct task head = { .kind = TASK_KERNEL, .what.kernel = kernel };
 
-    enqueue((struct host_stream *)base, &head, args, bytes);
+    enqueue_task((struct host_stream *)base, &head, args, bytes);
     return OK;
 }
 
@@ -206,7 +206,7 @@ int host_call(struct stream *base, int (*fn)(const void *args), const void *args
     if (bytes > HOST_ARGS_BYTES)
         return fail(ERR_DEVICE, "%zu bytes of arguments do not fit into a task of a stream", bytes);
     if (!base->muted)
-        enqueue((struct host_stream *)base, &head, args, bytes);
+        enqueue_task((struct host_stream *)base, &head, args, bytes);
     return OK;
 }
 
@@ -215,7 +215,7 @@ bool host_other_streams_compute(const struct stream *base)
     const struct host_stream *stream = (const struct host_stream *)base;
     const struct host_device *device = (const struct host_device *)base->device;
 
-    return atomic_load(&device->computing) > (atomic_load(&stream->computing) ? 1 : 0);
+    return atomic_load(&device->computing) > (atomic_load(&stream->is_computing) ? 1 : 0);
 }
 
 static int host_event_record(struct event *base, struct stream *stream)
@@ -223,7 +223,7 @@ static int host_event_record(struct event *base, struct stream *stream)
     struct host_event *event = (struct host_event *)base;
     struct task head = { .kind = TASK_RECORD, .what.event = event, .turn = ++event->issued };
 
-    enqueue((struct host_stream *)stream, &head, NULL, 0);
+    enqueue_task((struct host_stream *)stream, &head, NULL, 0);
     return OK;
 }
 
@@ -232,7 +232,7 @@ static int host_event_wait(struct event *base, struct stream *stream)
     struct host_event *event = (struct host_event *)base;
     struct task head = { .kind = TASK_WAIT, .what.event = event, .turn = event->issued };
 
-    enqueue((struct host_stream *)stream, &head, NULL, 0);
+    enqueue_task((struct host_stream *)stream, &head, NULL, 0);
     return OK;
 }
 
@@ -291,9 +291,9 @@ static void host_stream_close(struct stream *base)
     struct host_stream **link = &((struct host_device *)base->device)->streams;
 
     pthread_mutex_lock(&stream->lock);
-    stream->closing = true;
+    stream->is_closing = true;
     pthread_mutex_unlock(&stream->lock);
-    wake_all(base->device);
+    wake_streams(base->device);
     pthread_join(stream->thread, NULL);
     while (*link != stream)
         link = &(*link)->next;
@@ -309,7 +309,7 @@ static int host_stream_sync(struct stream *base)
     struct host_stream *stream = (struct host_stream *)base;
     int status;
 
-    wake_all(base->device);
+    wake_streams(base->device);
     pthread_mutex_lock(&stream->lock);
     while (stream->finished < stream->pushed)
         pthread_cond_wait(&stream->drained, &stream->lock);

@@ -58,16 +58,16 @@ void host_gemm(const struct gemm *g)
 void host_gemm_rows(const struct gemm_rows *g)
 {
     for (uint32_t i = 0; i < g->experts; i++) {
-        struct gemm one = gemm_of_rows(g, i);
+        struct gemm product = gemm_of_rows(g, i);
 
-        host_gemm(&one);
+        host_gemm(&product);
     }
 }
 
-/* Where the rows of number b of a batch begin. */
-static inline uint64_t first_row_of(const uint64_t *first, uint64_t rows, uint64_t b)
+/* The first row of expert number b of a batch; starts NULL: each has `rows` rows. */
+static inline uint64_t first_row_of(const uint64_t *starts, uint64_t rows, uint64_t b)
 {
-    return first ? first[b] : b * rows;
+    return starts ? starts[b] : b * rows;
 }
 
 /* exp(x) to about 2 ulp for |x| <= 87, clamped outside.  libm's expf and tanhf do not vectorise,
@@ -137,39 +137,42 @@ static activation *const forward_rows[] = {
 
 void host_activate(const struct activate *a)
 {
-    activation *row = forward_rows[a->kind];
+    activation *activate_row = forward_rows[a->kind];
 
     assert(a->dtype == MOE_F32 && (a->pre != a->post || a->kind == MOE_RELU));
     if (a->pre == a->post)
-        row = relu_row_in_place;
-    for (uint64_t b = 0; b < a->batch; b++)
-        for (uint64_t i = first_row_of(a->first, a->rows, b);
-             i < first_row_of(a->first, a->rows, b + 1); i++) {
-            uint64_t at = i * a->width;
+        activate_row = relu_row_in_place;
+    for (uint64_t expert = 0; expert < a->batch; expert++)
+        for (uint64_t row = first_row_of(a->first, a->rows, expert);
+             row < first_row_of(a->first, a->rows, expert + 1); row++) {
+            uint64_t offset = row * a->width;
 
-            row((float *)a->pre + at, (const float *)a->bias + b * a->width,
-                a->up ? (const float *)a->up + at : NULL, (float *)a->post + at, a->width);
+            activate_row((float *)a->pre + offset, (const float *)a->bias + expert * a->width,
+                         a->up ? (const float *)a->up + offset : NULL, (float *)a->post + offset,
+                         a->width);
         }
 }
 
-CLONES static void relu_back(const float *pre, const float *grad_post, float *grad_pre, uint64_t n)
+CLONES static void relu_backward(const float *pre, const float *grad_post, float *grad_pre,
+                                 uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         grad_pre[i] = pre[i] > 0 ? grad_post[i] : 0;
 }
 
-CLONES static void gelu_back(const float *pre, const float *grad_post, float *grad_pre, uint64_t n)
+CLONES static void gelu_backward(const float *pre, const float *grad_post, float *grad_pre,
+                                 uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
         float x = pre[i], s = sigmoid(gelu_argument(x));
-        float slope = 1.5957691216f * (1.0f + 3 * 0.044715f * x * x);
+        float argument_slope = 1.5957691216f * (1.0f + 3 * 0.044715f * x * x);
 
-        grad_pre[i] = grad_post[i] * (s + x * s * (1.0f - s) * slope);
+        grad_pre[i] = grad_post[i] * (s + x * s * (1.0f - s) * argument_slope);
     }
 }
 
-CLONES static void swiglu_back(const float *pre, const float *up, const float *grad_post,
-                               float *grad_pre, float *restrict grad_up, uint64_t n)
+CLONES static void swiglu_backward(const float *pre, const float *up, const float *grad_post,
+                                   float *grad_pre, float *restrict grad_up, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
         float x = pre[i], s = sigmoid(x), grad = grad_post[i];
@@ -185,9 +188,9 @@ void host_activate_backward(const struct activate_backward *a)
 
     assert(a->dtype == MOE_F32);
     switch (a->kind) {
-    case MOE_RELU: relu_back(a->pre, a->grad_post, a->grad_pre, n); break;
-    case MOE_GELU: gelu_back(a->pre, a->grad_post, a->grad_pre, n); break;
-    default: swiglu_back(a->pre, a->up, a->grad_post, a->grad_pre, a->grad_up, n);
+    case MOE_RELU: relu_backward(a->pre, a->grad_post, a->grad_pre, n); break;
+    case MOE_GELU: gelu_backward(a->pre, a->grad_post, a->grad_pre, n); break;
+    default: swiglu_backward(a->pre, a->up, a->grad_post, a->grad_pre, a->grad_up, n);
     }
 }
 
@@ -200,23 +203,23 @@ CLONES static void add_row(const float *restrict from, float *restrict to, uint6
 void host_add_bias(const struct add_bias *a)
 {
     assert(a->dtype == MOE_F32);
-    for (uint64_t b = 0; b < a->batch; b++)
-        for (uint64_t i = first_row_of(a->first, a->rows, b);
-             i < first_row_of(a->first, a->rows, b + 1); i++)
-            add_row((const float *)a->bias + b * a->bias_stride, (float *)a->to + i * a->width,
-                    a->width);
+    for (uint64_t expert = 0; expert < a->batch; expert++)
+        for (uint64_t row = first_row_of(a->first, a->rows, expert);
+             row < first_row_of(a->first, a->rows, expert + 1); row++)
+            add_row((const float *)a->bias + expert * a->bias_stride,
+                    (float *)a->to + row * a->width, a->width);
 }
 
 void host_sum_rows(const struct sum_rows *s)
 {
     assert(s->dtype == MOE_F32);
-    for (uint64_t b = 0; b < s->batch; b++) {
-        float *to = (float *)s->to + b * s->to_stride;
+    for (uint64_t expert = 0; expert < s->batch; expert++) {
+        float *to = (float *)s->to + expert * s->to_stride;
 
         if (!s->keep)
             memset(to, 0, s->to_stride * sizeof(*to));
-        for (uint64_t i = first_row_of(s->first, s->rows, b);
-             i < first_row_of(s->first, s->rows, b + 1); i++)
-            add_row((const float *)s->from + i * s->width, to, s->width);
+        for (uint64_t row = first_row_of(s->first, s->rows, expert);
+             row < first_row_of(s->first, s->rows, expert + 1); row++)
+            add_row((const float *)s->from + row * s->width, to, s->width);
     }
 }

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* A copy of elements that lie together on both sides; each result is the sum of `terms` elements.
- */
+/* The arguments that all runs of a move share.  A run is elements that lie together on both sides;
+ * each result is the sum of `terms` elements. */
 struct move_run {
     uint32_t from_type, to_type;
     const void *from;
@@ -15,41 +15,43 @@ struct move_run {
     uint64_t terms;
 };
 
-static void move_run(const struct move_run *r, uint64_t from, uint64_t to, uint64_t elements,
-                     uint64_t step)
+/* Copies one run.  Positions, and the step between terms, count elements. */
+static void copy_run(const struct move_run *r, uint64_t from, uint64_t to, uint64_t elements,
+                     uint64_t term_step)
 {
     float line[ROW_LINE];
 
     if (r->terms == 1 && r->from_type == r->to_type) {
-        size_t w = dtype_bytes(r->to_type);
+        size_t element_bytes = dtype_bytes(r->to_type);
 
-        memcpy((char *)r->to + to * w, (const char *)r->from + from * w, elements * w);
+        memcpy((char *)r->to + to * element_bytes, (const char *)r->from + from * element_bytes,
+               elements * element_bytes);
         return;
     }
-    for (uint64_t at = 0; at < elements; at += ROW_LINE) {
-        uint64_t n = elements - at < ROW_LINE ? elements - at : ROW_LINE;
+    for (uint64_t offset = 0; offset < elements; offset += ROW_LINE) {
+        uint64_t n = elements - offset < ROW_LINE ? elements - offset : ROW_LINE;
 
-        row_load(r->from_type, r->from, from + at, line, n);
+        row_load(r->from_type, r->from, from + offset, line, n);
         for (uint64_t t = 1; t < r->terms; t++)
-            row_add(r->from_type, r->from, from + t * step + at, 1.0f, line, n);
-        row_store(r->to_type, r->to, to + at, line, n);
+            row_add(r->from_type, r->from, from + t * term_step + offset, 1.0f, line, n);
+        row_store(r->to_type, r->to, to + offset, line, n);
     }
 }
 
 void host_move(const struct move *m)
 {
     const struct move_run run = { m->from_type, m->to_type, m->from, m->to, m->terms };
-    uint64_t step = m->term_stride * m->block;
+    uint64_t term_step = m->term_stride * m->block;
 
     for (uint64_t i = 0; i < m->dims[0]; i++)
         for (uint64_t j = 0; j < m->dims[1]; j++)
             for (uint64_t k = 0; k < m->dims[2]; k++)
-                move_run(
+                copy_run(
                     &run,
                     m->block *
                         (i * m->from_stride[0] + j * m->from_stride[1] + k * m->from_stride[2]),
                     m->block * (i * m->to_stride[0] + j * m->to_stride[1] + k * m->to_stride[2]),
-                    m->block, step);
+                    m->block, term_step);
 }
 
 void host_move_rows(const struct move_rows *m)
@@ -61,7 +63,7 @@ void host_move_rows(const struct move_rows *m)
         uint64_t end = i + 1 < m->count ? b[1].first : m->rows;
 
         if (end > b->first)
-            move_run(&run, b->from * m->width, b->to * m->width, (end - b->first) * m->width,
+            copy_run(&run, b->from * m->width, b->to * m->width, (end - b->first) * m->width,
                      b->step * m->width);
     }
 }

@@ -11,28 +11,29 @@ static uint32_t node_of(const struct listed_choices *c, int32_t expert)
 void host_list_nodes(const struct list_nodes *l)
 {
     const struct listed_choices *c = &l->choices;
-    uint32_t fan = most_nodes_per_token(c);
+    uint32_t most_nodes = most_nodes_per_token(c);
 
     for (uint64_t t = 0; t < c->tokens; t++) {
-        struct sent_choice *to = l->to + t * fan;
+        struct sent_choice *listed = l->to + t * most_nodes;
         uint32_t count = 0;
 
-        for (uint64_t i = t * c->top_k; i < (t + 1) * c->top_k; i++) {
-            uint32_t at = 0, node;
+        for (uint64_t choice = t * c->top_k; choice < (t + 1) * c->top_k; choice++) {
+            uint32_t place = 0, node;
 
-            if (c->slot[i] < 0)
+            if (c->slot[choice] < 0)
                 continue;
-            node = node_of(c, c->expert[i]);
-            while (at < count && (uint32_t)to[at].expert != node)
-                at++;
-            if (at == count) /* it is not listed yet */
-                to[count++] = (struct sent_choice){ (int32_t)node, 1 };
+            node = node_of(c, c->expert[choice]);
+            while (place < count && (uint32_t)listed[place].expert != node)
+                place++;
+            if (place == count) /* it is not listed yet */
+                listed[count++] = (struct sent_choice){ (int32_t)node, 1 };
         }
-        while (count < fan)
-            to[count++] = (struct sent_choice){ -1, 0 };
+        while (count < most_nodes)
+            listed[count++] = (struct sent_choice){ -1, 0 };
     }
 }
 
+/* Writes the choices of a token's row on one node; a choice on another node becomes -1. */
 static void label_row(const struct label_rows *l, uint64_t token, uint32_t node, uint64_t slot)
 {
     const struct listed_choices *c = &l->choices;
@@ -40,11 +41,11 @@ static void label_row(const struct label_rows *l, uint64_t token, uint32_t node,
         (struct sent_choice *)((char *)l->to + node * l->pitch) + slot * c->top_k;
 
     for (uint32_t j = 0; j < c->top_k; j++) {
-        uint64_t i = token * c->top_k + j;
-        bool here = c->slot[i] >= 0 && node_of(c, c->expert[i]) == node;
+        uint64_t choice = token * c->top_k + j;
+        bool is_here = c->slot[choice] >= 0 && node_of(c, c->expert[choice]) == node;
 
-        to[j].expert = here ? c->expert[i] - (int32_t)(node * (c->experts / c->nodes)) : -1;
-        to[j].gate = here ? l->gate[i] : 0;
+        to[j].expert = is_here ? c->expert[choice] - (int32_t)(node * (c->experts / c->nodes)) : -1;
+        to[j].gate = is_here ? l->gate[choice] : 0;
     }
 }
 
@@ -72,7 +73,7 @@ void host_collect_gates(const struct collect_gates *g)
     uint64_t k = c->top_k;
 
     for (uint64_t choice = 0; choice < c->tokens * k; choice++) {
-        uint64_t i = choice / k * most_nodes_per_token(c);
+        uint64_t token_node = choice / k * most_nodes_per_token(c);
         const float *from;
         uint32_t node;
 
@@ -81,9 +82,9 @@ void host_collect_gates(const struct collect_gates *g)
             continue;
         }
         node = node_of(c, c->expert[choice]);
-        while ((uint32_t)g->at.node[i] != node)
-            i++;
+        while ((uint32_t)g->at.node[token_node] != node)
+            token_node++;
         from = (const float *)((const char *)g->from + node * g->pitch);
-        g->grad_gate[choice] = from[(uint64_t)g->at.slot[i] * k + choice % k];
+        g->grad_gate[choice] = from[(uint64_t)g->at.slot[token_node] * k + choice % k];
     }
 }

@@ -58,21 +58,22 @@ struct sparse_block {
  * a small last block would read all weights for a few rows. */
 static bool block_next(struct sparse_block *b)
 {
-    const int64_t *first = b->at->first;
+    const int64_t *starts = b->at->first;
     uint64_t left, blocks;
 
     b->row += b->count;
-    while (b->expert < b->at->experts && b->row == (uint64_t)first[b->expert + 1])
+    while (b->expert < b->at->experts && b->row == (uint64_t)starts[b->expert + 1])
         b->expert++;
     if (b->expert == b->at->experts)
         return false;
-    left = (uint64_t)first[b->expert + 1] - b->row;
+    left = (uint64_t)starts[b->expert + 1] - b->row;
     blocks = (left + KEPT_BLOCK_ROWS - 1) / KEPT_BLOCK_ROWS;
     b->count = (left + blocks - 1) / blocks;
     return true;
 }
 
-static uint64_t matrix_of(const struct sparse_block *b)
+/* Where the matrix of the block's expert begins, in elements. */
+static uint64_t matrix_offset(const struct sparse_block *b)
 {
     return b->expert * kept_expert_stride(b->at);
 }
@@ -98,7 +99,7 @@ static uint64_t choice_of(const struct sparse_block *b, uint64_t i)
     return (uint64_t)b->at->choice[b->row + i];
 }
 
-CLONES static void scale(float factor, float *row, uint64_t n)
+CLONES static void scale_row(float factor, float *row, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         row[i] *= factor;
@@ -114,7 +115,7 @@ static void gather_tokens(const struct sparse_block *b, const void *tokens)
 static void scale_by_gates(const struct sparse_block *b, const float *gate)
 {
     for (uint64_t i = 0; i < b->count && gate; i++)
-        scale(gate[choice_of(b, i)], scratch_tokens(b, i), b->at->width);
+        scale_row(gate[choice_of(b, i)], scratch_tokens(b, i), b->at->width);
 }
 
 /* Multiplies the gathered tokens by the transpose of the expert's matrix. */
@@ -126,11 +127,12 @@ static void multiply_to_hidden(const struct sparse_block *b, const void *weights
                               .n = b->at->hidden,
                               .k = b->at->width,
                               .a = b->at->room.scratch,
-                              .b = (const float *)weights + matrix_of(b),
+                              .b = (const float *)weights + matrix_offset(b),
                               .c = to,
                               .row_b = kept_unit_stride(b->at) });
 }
 
+/* Computes pre, and post where the call asks for it. */
 static void forward_block(const struct esmm *m, const struct sparse_block *b)
 {
     float *pre = rows_of(b, m->pre);
@@ -168,7 +170,7 @@ static void add_to_tokens(const struct esmm *m, const struct sparse_block *b)
                               .n = width,
                               .k = b->at->hidden,
                               .a = rows_of(b, m->rows),
-                              .b = (const float *)m->weights + matrix_of(b),
+                              .b = (const float *)m->weights + matrix_offset(b),
                               .c = b->at->room.scratch,
                               .row_b = kept_unit_stride(b->at) });
     for (uint64_t i = 0; i < b->count; i++) {
@@ -186,16 +188,16 @@ static void add_to_tokens(const struct esmm *m, const struct sparse_block *b)
 CLONES static float dot(const float *restrict x, const float *restrict y, uint64_t n)
 {
     enum { LANES = 16 };
-    float part[LANES] = { 0 }, sum = 0;
+    float lane_sum[LANES] = { 0 }, sum = 0;
     uint64_t i = 0;
 
     for (; i + LANES <= n; i += LANES)
         for (uint64_t j = 0; j < LANES; j++)
-            part[j] += x[i + j] * y[i + j];
+            lane_sum[j] += x[i + j] * y[i + j];
     for (; i < n; i++)
         sum += x[i] * y[i];
     for (int j = 0; j < LANES; j++)
-        sum += part[j];
+        sum += lane_sum[j];
     return sum;
 }
 
@@ -213,10 +215,11 @@ static void backward_gates(const struct esmm *m, const struct sparse_block *b)
         m->grad_gate[choice] += dot(u, post + i * hidden, hidden) +
                                 (bias ? dot(scratch_tokens(b, i), bias, b->at->width) : 0);
         if (m->gate)
-            scale(m->gate[choice], u, hidden);
+            scale_row(m->gate[choice], u, hidden);
     }
 }
 
+/* Writes the gradients of pre and up from what backward_gates() left in scratch memory. */
 static void backward_rows(const struct esmm *m, const struct sparse_block *b)
 {
     host_activate_backward(&(struct activate_backward){ .kind = m->kind,
@@ -258,8 +261,8 @@ void host_esmm(const struct esmm *m)
         }
 }
 
-/* Zeroes the matrices of experts without rows; add_matrix() writes the others. */
-static void clear_unused(const struct kept_rows *at, void *grad)
+/* Zeroes the matrices of experts without rows; add_to_matrix() writes the others. */
+static void clear_empty_experts(const struct kept_rows *at, void *grad)
 {
     for (uint32_t e = 0; e < at->experts; e++) {
         float *matrix = (float *)grad + e * kept_expert_stride(at);
@@ -271,7 +274,7 @@ static void clear_unused(const struct kept_rows *at, void *grad)
 }
 
 /* Adds a block to the gradient of its expert's matrix; without keep, the first block overwrites. */
-static void add_matrix(const struct sparse_block *b, const void *rows, bool keep, void *grad)
+static void add_to_matrix(const struct sparse_block *b, const void *rows, bool keep, void *grad)
 {
     host_gemm(&(struct gemm){ .transpose_a = true,
                               .keep = keep || b->row > (uint64_t)b->at->first[b->expert],
@@ -281,12 +284,13 @@ static void add_matrix(const struct sparse_block *b, const void *rows, bool keep
                               .k = b->count,
                               .a = rows_of(b, rows),
                               .b = b->at->room.scratch,
-                              .c = (float *)grad + matrix_of(b),
+                              .c = (float *)grad + matrix_offset(b),
                               .row_c = kept_unit_stride(b->at) });
 }
 
-static void add_sum(const struct sparse_block *b, const float *rows, uint64_t width,
-                    uint64_t stride, void *grad)
+/* Adds a block's column sums to the gradient of its expert's bias. */
+static void add_to_bias(const struct sparse_block *b, const float *rows, uint64_t width,
+                        uint64_t stride, void *grad)
 {
     host_sum_rows(&(struct sum_rows){ .keep = true,
                                       .batch = 1,
@@ -303,11 +307,11 @@ void host_estmm(const struct estmm *m)
 
     assert(m->at.dtype == MOE_F32);
     if (!m->keep)
-        clear_unused(&m->at, m->grad);
+        clear_empty_experts(&m->at, m->grad);
     while (block_next(&b)) {
         gather_tokens(&b, m->tokens);
         scale_by_gates(&b, m->gate);
-        add_matrix(&b, m->rows, m->keep, m->grad);
+        add_to_matrix(&b, m->rows, m->keep, m->grad);
     }
 }
 
@@ -320,12 +324,12 @@ void host_ess(const struct ess *s)
         memset(s->grad, 0, s->at.experts * s->stride * sizeof(float));
     while (block_next(&b)) {
         if (s->rows) {
-            add_sum(&b, rows_of(&b, s->rows), s->at.hidden, s->stride, s->grad);
+            add_to_bias(&b, rows_of(&b, s->rows), s->at.hidden, s->stride, s->grad);
             continue;
         }
         gather_tokens(&b, s->tokens);
         scale_by_gates(&b, s->gate);
-        add_sum(&b, s->at.room.scratch, s->at.width, s->stride, s->grad);
+        add_to_bias(&b, s->at.room.scratch, s->at.width, s->stride, s->grad);
     }
 }
 
@@ -337,7 +341,7 @@ void host_esfk(const struct esfk *f)
     assert(m->at.dtype == MOE_F32 && m->form != ESMM_FORWARD);
     clear_results(m);
     if (!f->keep)
-        clear_unused(&m->at, f->grad);
+        clear_empty_experts(&m->at, f->grad);
     if (f->grad_bias && !f->keep)
         memset(f->grad_bias, 0, m->at.experts * f->grad_stride * sizeof(float));
     while (block_next(&b)) {
@@ -345,14 +349,14 @@ void host_esfk(const struct esfk *f)
         if (m->form == ESMM_BACKWARD) {
             backward_gates(m, &b);
             scale_by_gates(&b, m->gate);
-            add_matrix(&b, m->post, f->keep, f->grad);
+            add_to_matrix(&b, m->post, f->keep, f->grad);
             if (f->grad_bias)
-                add_sum(&b, m->at.room.scratch, m->at.width, f->grad_stride, f->grad_bias);
+                add_to_bias(&b, m->at.room.scratch, m->at.width, f->grad_stride, f->grad_bias);
             backward_rows(m, &b); /* may overwrite `post` */
         } else {
-            add_matrix(&b, m->rows, f->keep, f->grad);
+            add_to_matrix(&b, m->rows, f->keep, f->grad);
             if (f->grad_bias)
-                add_sum(&b, rows_of(&b, m->rows), m->at.hidden, f->grad_stride, f->grad_bias);
+                add_to_bias(&b, rows_of(&b, m->rows), m->at.hidden, f->grad_stride, f->grad_bias);
             add_to_tokens(m, &b); /* overwrites the gathered tokens */
         }
     }

@@ -8,58 +8,58 @@
 #include <emmintrin.h>
 #endif
 
-CLONES void row_load(uint32_t type, const void *from, uint64_t at, float *to, uint64_t n)
+CLONES void row_load(uint32_t type, const void *from, uint64_t offset, float *to, uint64_t n)
 {
-    const float *f = (const float *)from + at;
-    const uint16_t *h = (const uint16_t *)from + at;
+    const float *f32 = (const float *)from + offset;
+    const uint16_t *bits16 = (const uint16_t *)from + offset;
 
     switch (type) {
-    case MOE_F32: memcpy(to, f, n * sizeof(*f)); break;
+    case MOE_F32: memcpy(to, f32, n * sizeof(*f32)); break;
     case MOE_BF16:
         for (uint64_t i = 0; i < n; i++)
-            to[i] = from_bf16(h[i]);
+            to[i] = from_bf16(bits16[i]);
         break;
     default:
         for (uint64_t i = 0; i < n; i++)
-            to[i] = from_f16(h[i]);
+            to[i] = from_f16(bits16[i]);
     }
 }
 
-CLONES void row_store(uint32_t type, void *to, uint64_t at, const float *from, uint64_t n)
+CLONES void row_store(uint32_t type, void *to, uint64_t offset, const float *from, uint64_t n)
 {
-    float *f = (float *)to + at;
-    uint16_t *h = (uint16_t *)to + at;
+    float *f32 = (float *)to + offset;
+    uint16_t *bits16 = (uint16_t *)to + offset;
 
     switch (type) {
-    case MOE_F32: memcpy(f, from, n * sizeof(*f)); break;
+    case MOE_F32: memcpy(f32, from, n * sizeof(*f32)); break;
     case MOE_BF16:
         for (uint64_t i = 0; i < n; i++)
-            h[i] = to_bf16(from[i]);
+            bits16[i] = to_bf16(from[i]);
         break;
     default:
         for (uint64_t i = 0; i < n; i++)
-            h[i] = to_f16(from[i]);
+            bits16[i] = to_f16(from[i]);
     }
 }
 
-CLONES void row_add(uint32_t type, const void *from, uint64_t at, float scale, float *to,
+CLONES void row_add(uint32_t type, const void *from, uint64_t offset, float scale, float *to,
                     uint64_t n)
 {
-    const float *f = (const float *)from + at;
-    const uint16_t *h = (const uint16_t *)from + at;
+    const float *f32 = (const float *)from + offset;
+    const uint16_t *bits16 = (const uint16_t *)from + offset;
 
     switch (type) {
     case MOE_F32:
         for (uint64_t i = 0; i < n; i++)
-            to[i] += scale * f[i];
+            to[i] += scale * f32[i];
         break;
     case MOE_BF16:
         for (uint64_t i = 0; i < n; i++)
-            to[i] += scale * from_bf16(h[i]);
+            to[i] += scale * from_bf16(bits16[i]);
         break;
     default:
         for (uint64_t i = 0; i < n; i++)
-            to[i] += scale * from_f16(h[i]);
+            to[i] += scale * from_f16(bits16[i]);
     }
 }
 
@@ -67,17 +67,17 @@ void row_copy(void *to, const void *from, size_t bytes, bool bypass)
 {
 #ifdef __SSE2__
     if (bypass && bytes % 64 == 0 && (uintptr_t)to % 16 == 0) {
-        const __m128i *in = from;
-        __m128i *out = to;
+        const __m128i *source = from;
+        __m128i *target = to;
 
         for (size_t i = 0; i < bytes / 16; i += 4) {
-            __m128i a = _mm_loadu_si128(in + i), b = _mm_loadu_si128(in + i + 1);
-            __m128i c = _mm_loadu_si128(in + i + 2), d = _mm_loadu_si128(in + i + 3);
+            __m128i a = _mm_loadu_si128(source + i), b = _mm_loadu_si128(source + i + 1);
+            __m128i c = _mm_loadu_si128(source + i + 2), d = _mm_loadu_si128(source + i + 3);
 
-            _mm_stream_si128(out + i, a);
-            _mm_stream_si128(out + i + 1, b);
-            _mm_stream_si128(out + i + 2, c);
-            _mm_stream_si128(out + i + 3, d);
+            _mm_stream_si128(target + i, a);
+            _mm_stream_si128(target + i + 1, b);
+            _mm_stream_si128(target + i + 2, c);
+            _mm_stream_si128(target + i + 3, d);
         }
         return;
     }
@@ -191,20 +191,20 @@ CLONES static void pairs_two(const bf16_pair *restrict a, const bf16_pair *restr
                               s * high_bf16(a[i]) + t * high_bf16(b[i]));
 }
 
-static bool in_pairs(const void *address)
+static bool is_pair_aligned(const void *address)
 {
     return (uintptr_t)address % sizeof(bf16_pair) == 0;
 }
 
 static void combine_bf16(const void *const *rows, const float *scale, uint32_t terms,
-                         const float *add, void *to, uint64_t at, uint64_t n)
+                         const float *add, void *to, uint64_t column, uint64_t n)
 {
-    const uint16_t *a = (const uint16_t *)rows[0] + at;
-    const uint16_t *b = (const uint16_t *)rows[terms - 1] + at;
-    bool aligned = in_pairs(a) && in_pairs(b) && in_pairs(to);
+    const uint16_t *a = (const uint16_t *)rows[0] + column;
+    const uint16_t *b = (const uint16_t *)rows[terms - 1] + column;
+    bool aligned = is_pair_aligned(a) && is_pair_aligned(b) && is_pair_aligned(to);
 
     if (n % 2 || !aligned || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
-        combine_bf16_single(rows, scale, terms, add, to, at, n);
+        combine_bf16_single(rows, scale, terms, add, to, column, n);
     else if (terms == 1)
         pairs_one((const bf16_pair *)a, scale[0], add, to, n / 2);
     else
@@ -212,58 +212,61 @@ static void combine_bf16(const void *const *rows, const float *scale, uint32_t t
 }
 
 static void combine_any(uint32_t type, const void *const *rows, const float *scale, uint32_t terms,
-                        const float *add, void *to, uint64_t at, uint64_t n)
+                        const float *add, void *to, uint64_t column, uint64_t n)
 {
     float line[ROW_LINE];
 
     for (uint64_t i = 0; i < n; i++)
         line[i] = add ? add[i] : 0;
     for (uint32_t j = 0; j < terms; j++)
-        row_add(type, rows[j], at, scale[j], line, n);
+        row_add(type, rows[j], column, scale[j], line, n);
     row_store(type, to, 0, line, n);
 }
 
-static void prefetch(const void *const *rows, uint32_t terms, size_t from_bytes, size_t to_bytes)
+/* Asks the cache for these bytes of each row. */
+static void prefetch_rows(const void *const *rows, uint32_t terms, size_t from_bytes,
+                          size_t to_bytes)
 {
     for (uint32_t j = 0; j < terms; j++)
-        for (size_t at = from_bytes; at < to_bytes; at += 64)
-            __builtin_prefetch((const char *)rows[j] + at);
+        for (size_t offset = from_bytes; offset < to_bytes; offset += 64)
+            __builtin_prefetch((const char *)rows[j] + offset);
 }
 
-/* Sums columns at .. at+n-1 of the terms into `to`. */
+/* Sums columns column .. column+n-1 of the terms into `to`. */
 static void combine_block(uint32_t type, const struct row_terms *terms, const float *add, void *to,
-                          uint64_t at, uint64_t n)
+                          uint64_t column, uint64_t n)
 {
     const void *const *rows = terms->rows;
     const float *scale = terms->scale;
 
     if (terms->count == 0 || terms->count > 2)
-        combine_any(type, rows, scale, terms->count, add, to, at, n);
+        combine_any(type, rows, scale, terms->count, add, to, column, n);
     else if (type == MOE_F32)
-        combine_f32(rows, scale, terms->count, add, to, at, n);
+        combine_f32(rows, scale, terms->count, add, to, column, n);
     else if (type == MOE_BF16)
-        combine_bf16(rows, scale, terms->count, add, to, at, n);
+        combine_bf16(rows, scale, terms->count, add, to, column, n);
     else
-        combine_f16(rows, scale, terms->count, add, to, at, n);
+        combine_f16(rows, scale, terms->count, add, to, column, n);
 }
 
 void row_combine(uint32_t type, const struct row_terms *now, const struct row_terms *next,
                  const float *add, void *to, uint64_t width, bool bypass)
 {
     enum { BLOCK = 256 };
-    size_t element = type == MOE_F32 ? 4 : 2;
-    _Alignas(64) float line[BLOCK];
+    size_t element_bytes = type == MOE_F32 ? 4 : 2;
+    _Alignas(64) float block[BLOCK];
 
-    for (uint64_t at = 0; at < width; at += BLOCK) {
-        uint64_t n = width - at < BLOCK ? width - at : BLOCK;
-        const float *more = add ? add + at : NULL;
+    for (uint64_t column = 0; column < width; column += BLOCK) {
+        uint64_t n = width - column < BLOCK ? width - column : BLOCK;
+        const float *add_block = add ? add + column : NULL;
 
-        prefetch(next->rows, next->count, at * element, (at + n) * element);
+        prefetch_rows(next->rows, next->count, column * element_bytes,
+                      (column + n) * element_bytes);
         if (!bypass) {
-            combine_block(type, now, more, (char *)to + at * element, at, n);
+            combine_block(type, now, add_block, (char *)to + column * element_bytes, column, n);
             continue;
         }
-        combine_block(type, now, more, line, at, n);
-        row_copy((char *)to + at * element, line, n * element, true);
+        combine_block(type, now, add_block, block, column, n);
+        row_copy((char *)to + column * element_bytes, block, n * element_bytes, true);
     }
 }

@@ -1,5 +1,5 @@
 /* Loops over one row of elements, for the host's kernels: from and to f32, copies and weighted
- * sums. `at` and `n` count elements. */
+ * sums.  `offset` and `n` count elements. */
 #ifndef ROWS_H
 #define ROWS_H
 
@@ -11,13 +11,13 @@
 enum { ROW_LINE = 1024, ROW_BYPASS_BYTES = 8 << 20 };
 
 /* Converts n elements of `type` to f32. */
-void row_load(uint32_t type, const void *from, uint64_t at, float *to, uint64_t n);
+void row_load(uint32_t type, const void *from, uint64_t offset, float *to, uint64_t n);
 
 /* Converts n elements from f32 to `type`. */
-void row_store(uint32_t type, void *to, uint64_t at, const float *from, uint64_t n);
+void row_store(uint32_t type, void *to, uint64_t offset, const float *from, uint64_t n);
 
 /* Adds scale * n elements of `type` to f32. */
-void row_add(uint32_t type, const void *from, uint64_t at, float scale, float *to, uint64_t n);
+void row_add(uint32_t type, const void *from, uint64_t offset, float scale, float *to, uint64_t n);
 
 /* Rows to sum, each with its factor.  A value that borrows the rows. */
 enum { ROW_TERMS = 32 };

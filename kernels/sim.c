@@ -29,7 +29,7 @@ struct sim_device {
     const struct sim_costs *costs;
     struct sim_stream *streams;
     struct allocation *allocations;
-    uintptr_t next; /* next address to give out; nobody reads or writes there */
+    uintptr_t next_address; /* to give out; nobody reads or writes there */
     uint64_t used_bytes;
     int64_t now_ns, step_ns; /* latest time of any sync; beginning of this step */
     uint64_t step, launch;
@@ -75,18 +75,18 @@ static double normal(uint64_t seed, uint64_t index)
 static double draw_drift(struct sim_device *device, uint64_t seed)
 {
     double phase = uniform(seed, 0) + (double)(device->step % DRIFT_STEPS) / DRIFT_STEPS;
-    uint64_t next = device->drift_step + 1;
+    uint64_t step = device->drift_step + 1;
 
     /* The random part depends on all earlier steps.  It is computed step by step, from the first
      * step again if this step is not later than the last one. */
     if (device->step < device->drift_step || !device->drift_step)
-        next = 0;
-    for (; next <= device->step; next++) {
-        double keep = next ? exp(-1.0 / DRIFT_MEMORY_STEPS) : 0;
+        step = 0;
+    for (; step <= device->step; step++) {
+        double kept = step ? exp(-1.0 / DRIFT_MEMORY_STEPS) : 0;
 
         device->drift_state =
-            keep * device->drift_state + sqrt(1 - keep * keep) * normal(seed + 1, next);
-        device->drift_step = next;
+            kept * device->drift_state + sqrt(1 - kept * kept) * normal(seed + 1, step);
+        device->drift_step = step;
     }
     return sin(2 * M_PI * phase) + M_SQRT1_2 * device->drift_state;
 }
@@ -107,47 +107,47 @@ static void draw_factor(struct sim_device *device)
         device->factor *= exp(noise->launch * normal(seed + 4, device->launch));
 }
 
-/* The largest weight of the other streams' work at time `at` (0: all idle); *until is the time at
+/* The largest weight of the other streams' work at now_ns (0: all idle); *until_ns is the time at
  * which this may change. */
-static double others_weight(const struct sim_stream *stream, int64_t at, int64_t *until)
+static double others_weight(const struct sim_stream *stream, int64_t now_ns, int64_t *until_ns)
 {
     const struct sim_device *device = (const struct sim_device *)stream->base.device;
     double weight = 0;
 
-    *until = INT64_MAX;
+    *until_ns = INT64_MAX;
     for (const struct sim_stream *s = device->streams; s; s = s->next) {
         int i = 0;
 
         if (s == stream)
             continue;
-        while (i < s->busy_count && s->busy[i].end_ns <= at)
+        while (i < s->busy_count && s->busy[i].end_ns <= now_ns)
             i++;
         if (i == s->busy_count)
             continue;
-        if (s->busy[i].begin_ns <= at) {
+        if (s->busy[i].begin_ns <= now_ns) {
             weight = fmax(weight, s->busy[i].weight);
-            *until = s->busy[i].end_ns < *until ? s->busy[i].end_ns : *until;
+            *until_ns = s->busy[i].end_ns < *until_ns ? s->busy[i].end_ns : *until_ns;
         } else {
-            *until = s->busy[i].begin_ns < *until ? s->busy[i].begin_ns : *until;
+            *until_ns = s->busy[i].begin_ns < *until_ns ? s->busy[i].begin_ns : *until_ns;
         }
     }
     return weight;
 }
 
-/* When `work_ns` of work that begins at `at` is done, slowed beside other streams' work. */
-static int64_t slowed_end(const struct sim_stream *stream, int64_t at, int64_t work_ns,
+/* When `work_ns` of work that begins at now_ns is done, slowed beside other streams' work. */
+static int64_t slowed_end(const struct sim_stream *stream, int64_t now_ns, int64_t work_ns,
                           double slowdown)
 {
-    double left = (double)work_ns;
+    double left_ns = (double)work_ns;
 
     for (;;) {
-        int64_t until;
-        double pace = 1 + slowdown * others_weight(stream, at, &until);
+        int64_t until_ns;
+        double pace = 1 + slowdown * others_weight(stream, now_ns, &until_ns);
 
-        if (until == INT64_MAX || left * pace <= (double)(until - at))
-            return at + llround(left * pace);
-        left -= (double)(until - at) / pace;
-        at = until;
+        if (until_ns == INT64_MAX || left_ns * pace <= (double)(until_ns - now_ns))
+            return now_ns + llround(left_ns * pace);
+        left_ns -= (double)(until_ns - now_ns) / pace;
+        now_ns = until_ns;
     }
 }
 
@@ -305,7 +305,8 @@ static int64_t sim_now_ns(struct device *device)
     return ((const struct sim_device *)device)->now_ns;
 }
 
-static uint64_t limit_bytes(const struct sim_device *device)
+/* The device's memory; without a limit, more than anybody allocates. */
+static uint64_t memory_bytes(const struct sim_device *device)
 {
     return device->costs->memory_bytes ? device->costs->memory_bytes : UINT64_MAX / 4;
 }
@@ -314,13 +315,13 @@ static int64_t sim_free_bytes(struct device *base)
 {
     const struct sim_device *device = (const struct sim_device *)base;
 
-    return (int64_t)(limit_bytes(device) - device->used_bytes);
+    return (int64_t)(memory_bytes(device) - device->used_bytes);
 }
 
 static int sim_alloc(struct device *base, size_t bytes, void **out)
 {
     struct sim_device *device = (struct sim_device *)base;
-    uint64_t limit = limit_bytes(device);
+    uint64_t limit = memory_bytes(device);
     struct allocation *allocation;
 
     if (fault_hit("alloc"))
@@ -331,9 +332,9 @@ static int sim_alloc(struct device *base, size_t bytes, void **out)
     allocation = malloc(sizeof(*allocation));
     if (!allocation)
         return fail(ERR_NOMEM, "a record of modelled memory");
-    *allocation = (struct allocation){ device->allocations, device->next, bytes };
+    *allocation = (struct allocation){ device->allocations, device->next_address, bytes };
     device->allocations = allocation;
-    device->next += (bytes + 511) & ~(size_t)255;
+    device->next_address += (bytes + 511) & ~(size_t)255; /* aligned, with a gap */
     device->used_bytes += bytes;
     *out = (void *)allocation->address;
     return OK;
@@ -401,7 +402,7 @@ int sim_open(const struct sim_costs *costs, struct device **out)
     device->base.computes_f32 = false;
     device->base.modelled = true;
     device->costs = costs;
-    device->next = 4096;
+    device->next_address = 4096;
     draw_factor(device);
     *out = &device->base;
     return OK;

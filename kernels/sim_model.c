@@ -31,9 +31,9 @@ static double bytes_gemm_rows(const struct gemm_rows *g)
     double bytes = 0;
 
     for (uint32_t i = 0; i < g->experts; i++) {
-        struct gemm one = gemm_of_rows(g, i);
+        struct gemm product = gemm_of_rows(g, i);
 
-        bytes += one.m && one.n ? bytes_gemm(&one) : 0;
+        bytes += product.m && product.n ? bytes_gemm(&product) : 0;
     }
     return bytes;
 }
@@ -47,20 +47,20 @@ static double bytes_capacities(const uint64_t *capacities, uint32_t experts)
 /* Sorting by importance: each block of GPU threads compares its tokens with all tokens. */
 static double bytes_turns(const struct route *r)
 {
-    static const double tokens_of_block = 256;
-    double t = r->turn ? (double)r->tokens : 0;
+    static const double block_tokens = 256;
+    double tokens = r->turn ? (double)r->tokens : 0;
 
-    return t * (sizeof(*r->importance) + 2 * sizeof(*r->turn)) +
-           ceil(t / tokens_of_block) * t * sizeof(*r->importance);
+    return tokens * (sizeof(*r->importance) + 2 * sizeof(*r->turn)) +
+           ceil(tokens / block_tokens) * tokens * sizeof(*r->importance);
 }
 
 static double bytes_route(const struct route *r)
 {
-    double each = sizeof(*r->gate) + sizeof(*r->expert) + sizeof(*r->slot);
+    double choice_bytes = sizeof(*r->gate) + sizeof(*r->expert) + sizeof(*r->slot);
 
     return (double)r->tokens * gate_columns(r->router, r->experts, r->groups) * 2 *
                sizeof(*r->logits) +
-           (double)r->tokens * r->top_k * each + (double)r->experts * sizeof(*r->needed) +
+           (double)r->tokens * r->top_k * choice_bytes + (double)r->experts * sizeof(*r->needed) +
            bytes_capacities(r->capacities, r->experts) + bytes_turns(r);
 }
 
@@ -88,11 +88,11 @@ static double bytes_keep_losses(const struct keep_losses *l)
 
 static double bytes_route_backward(const struct route_backward *r)
 {
-    double each = sizeof(*r->gate) + sizeof(*r->expert) + sizeof(*r->grad_gate);
+    double choice_bytes = sizeof(*r->gate) + sizeof(*r->expert) + sizeof(*r->grad_gate);
 
     return (double)r->tokens * gate_columns(r->router, r->experts, r->groups) *
                (sizeof(*r->probability) + sizeof(*r->grad_logits)) +
-           (double)r->tokens * r->top_k * each;
+           (double)r->tokens * r->top_k * choice_bytes;
 }
 
 static double bytes_balance(const struct balance *b)
@@ -110,7 +110,7 @@ static double bytes_balance_backward(const struct balance_backward *b)
     return (3 * (double)b->tokens + 1) * columns * sizeof(*b->grad_logits);
 }
 
-static double choices(const struct routing *r)
+static double choices_of(const struct routing *r)
 {
     return (double)r->tokens * r->top_k;
 }
@@ -120,12 +120,12 @@ static double bytes_kept(const struct routing *r, uint32_t dtype)
 {
     double room = r->first ? (double)r->rows : (double)r->experts * (double)r->capacity;
 
-    return fmin(choices(r), room) * r->width * (double)dtype_bytes(dtype);
+    return fmin(choices_of(r), room) * r->width * (double)dtype_bytes(dtype);
 }
 
 static double bytes_routing(const struct routing *r)
 {
-    return choices(r) * (sizeof(*r->expert) + sizeof(*r->slot)) +
+    return choices_of(r) * (sizeof(*r->expert) + sizeof(*r->slot)) +
            (double)r->experts * sizeof(*r->needed) + 2 * bytes_capacities(r->first, r->experts);
 }
 
@@ -153,14 +153,14 @@ static double bytes_encode_backward(const struct encode_backward *e)
 
 static double bytes_decode(const struct decode *d)
 {
-    return bytes_routing(&d->routing) + choices(&d->routing) * sizeof(*d->gate) +
+    return bytes_routing(&d->routing) + choices_of(&d->routing) * sizeof(*d->gate) +
            bytes_kept(&d->routing, d->dtype) + bytes_tokens(&d->routing, d->dtype);
 }
 
 static double bytes_decode_backward(const struct decode_backward *d)
 {
     return bytes_routing(&d->routing) +
-           choices(&d->routing) * (sizeof(*d->gate) + sizeof(*d->grad_gate)) +
+           choices_of(&d->routing) * (sizeof(*d->gate) + sizeof(*d->grad_gate)) +
            2 * bytes_kept(&d->routing, d->dtype) + bytes_rows(&d->routing, d->dtype);
 }
 
@@ -193,10 +193,10 @@ static double bytes_move(const struct move *m)
 
 static double bytes_move_rows(const struct move_rows *m)
 {
-    double each =
+    double element_bytes =
         (double)m->terms * (double)dtype_bytes(m->from_type) + (double)dtype_bytes(m->to_type);
 
-    return (double)m->rows * (double)m->width * each +
+    return (double)m->rows * (double)m->width * element_bytes +
            (double)m->count * (double)sizeof(*m->blocks);
 }
 
@@ -243,14 +243,15 @@ static double bytes_fill(const struct fill *f)
 /* ---- experts without padding */
 
 /* Number of kept rows: as the caller expects, else those of a balanced load. */
-static double kept(const struct kept_rows *at)
+static double kept_rows_of(const struct kept_rows *at)
 {
     return (double)(at->expected ? at->expected : kept_rows_limit(at));
 }
 
-static double bytes_where(const struct kept_rows *at)
+/* Bytes of `first` and `choice`, which sort kept choices by expert. */
+static double bytes_of_order(const struct kept_rows *at)
 {
-    return (kept(at) + at->experts + 1) * (double)sizeof(*at->first);
+    return (kept_rows_of(at) + at->experts + 1) * (double)sizeof(*at->first);
 }
 
 static double bytes_matrices(const struct kept_rows *at)
@@ -260,17 +261,17 @@ static double bytes_matrices(const struct kept_rows *at)
 
 static double bytes_gathered(const struct kept_rows *at)
 {
-    return kept(at) * at->width * (double)dtype_bytes(at->token_type);
+    return kept_rows_of(at) * at->width * (double)dtype_bytes(at->token_type);
 }
 
 static double bytes_hidden(const struct kept_rows *at)
 {
-    return kept(at) * at->hidden * (double)dtype_bytes(at->dtype);
+    return kept_rows_of(at) * at->hidden * (double)dtype_bytes(at->dtype);
 }
 
 static double bytes_gates(const struct kept_rows *at, const float *gate)
 {
-    return gate ? kept(at) * sizeof(*gate) : 0;
+    return gate ? kept_rows_of(at) * sizeof(*gate) : 0;
 }
 
 static double bytes_pack_choices(const struct pack_choices *p)
@@ -281,9 +282,10 @@ static double bytes_pack_choices(const struct pack_choices *p)
 
 static double bytes_recount(const struct recount *r)
 {
-    double each = sizeof(*r->from) + sizeof(*r->expert) + sizeof(*r->gate) + 2 * sizeof(*r->slot);
+    double choice_bytes =
+        sizeof(*r->from) + sizeof(*r->expert) + sizeof(*r->gate) + 2 * sizeof(*r->slot);
 
-    return (double)r->tokens * r->top_k * each + (double)r->experts * sizeof(*r->needed);
+    return (double)r->tokens * r->top_k * choice_bytes + (double)r->experts * sizeof(*r->needed);
 }
 
 static double bytes_listed(const struct listed_choices *c)
@@ -322,16 +324,16 @@ static double bytes_reindex(const struct reindex *r)
     const struct kept_rows at = {
         .tokens = r->tokens, .experts = r->experts, .top_k = r->top_k, .capacity = r->capacity
     };
-    double each = sizeof(*r->expert) + sizeof(*r->slot);
+    double choice_bytes = sizeof(*r->expert) + sizeof(*r->slot);
 
-    return (double)r->tokens * r->top_k * each + (double)r->experts * sizeof(*r->needed) +
-           bytes_where(&at) + bytes_capacities(r->capacities, r->experts);
+    return (double)r->tokens * r->top_k * choice_bytes + (double)r->experts * sizeof(*r->needed) +
+           bytes_of_order(&at) + bytes_capacities(r->capacities, r->experts);
 }
 
 /* Each row's result is written and read; a token's sum is written, and with keep read first. */
 static double bytes_sums(const struct esmm *m)
 {
-    double rows = 2 * kept(&m->at) * (double)dtype_bytes(m->at.dtype);
+    double rows = 2 * kept_rows_of(&m->at) * (double)dtype_bytes(m->at.dtype);
     double tokens = (m->keep ? 2.0 : 1.0) * m->at.tokens * sizeof(*m->sums);
 
     return (rows + tokens) * m->at.width;
@@ -340,7 +342,7 @@ static double bytes_sums(const struct esmm *m)
 static double bytes_esmm(const struct esmm *m)
 {
     const struct kept_rows *at = &m->at;
-    double bytes = bytes_where(at) + bytes_matrices(at) + bytes_gates(at, m->gate);
+    double bytes = bytes_of_order(at) + bytes_matrices(at) + bytes_gates(at, m->gate);
     double tensors = 1 + (m->post && m->post != m->pre) + (m->up != NULL);
 
     if (m->form == ESMM_TOKENS)
@@ -353,13 +355,13 @@ static double bytes_esmm(const struct esmm *m)
 
 static double bytes_estmm(const struct estmm *m)
 {
-    return bytes_where(&m->at) + bytes_gathered(&m->at) + bytes_gates(&m->at, m->gate) +
+    return bytes_of_order(&m->at) + bytes_gathered(&m->at) + bytes_gates(&m->at, m->gate) +
            bytes_hidden(&m->at) + (m->keep ? 2 : 1) * bytes_matrices(&m->at);
 }
 
 static double bytes_ess(const struct ess *s)
 {
-    return bytes_where(&s->at) +
+    return bytes_of_order(&s->at) +
            (s->rows ? bytes_hidden(&s->at)
                     : bytes_gathered(&s->at) + bytes_gates(&s->at, s->gate)) +
            (s->keep ? 2 : 1) * (double)s->at.experts * (double)s->stride *
@@ -407,30 +409,31 @@ static double product_ns(const struct model_costs *model, uint32_t batch, double
 /* Each expert multiplies an equal part of the rows. */
 static double sparse_ns(const struct model_costs *model, const struct kept_rows *at)
 {
-    return at->experts
-               ? product_ns(model, at->experts, kept(at) / at->experts, at->hidden, at->width)
-               : 0;
+    return at->experts ? product_ns(model, at->experts, kept_rows_of(at) / at->experts, at->hidden,
+                                    at->width)
+                       : 0;
 }
 
-static double rows_ns(const struct model_costs *model, const struct gemm_rows *g)
+static double gemm_rows_ns(const struct model_costs *model, const struct gemm_rows *g)
 {
     double ns = 0;
 
     for (uint32_t i = 0; i < g->experts; i++) {
-        struct gemm one = gemm_of_rows(g, i);
+        struct gemm product = gemm_of_rows(g, i);
 
-        ns += product_ns(model, 1, (double)one.m, (double)one.n, (double)one.k);
+        ns += product_ns(model, 1, (double)product.m, (double)product.n, (double)product.k);
     }
     return ns;
 }
 
+/* The time of the multiplications in a kernel; 0: it has no product. */
 static double products_ns(const struct model_costs *model, enum kernel kernel, const void *args)
 {
     const struct gemm *g = args;
 
     switch (kernel) {
     case KERNEL_gemm: return product_ns(model, g->batch, (double)g->m, (double)g->n, (double)g->k);
-    case KERNEL_gemm_rows: return rows_ns(model, args);
+    case KERNEL_gemm_rows: return gemm_rows_ns(model, args);
     case KERNEL_esmm: return sparse_ns(model, &((const struct esmm *)args)->at);
     case KERNEL_estmm: return sparse_ns(model, &((const struct estmm *)args)->at);
     case KERNEL_esfk: return 2 * sparse_ns(model, &((const struct esfk *)args)->product.at);
