@@ -1,4 +1,5 @@
-/* Activations and their slopes for one element in f32, used by all kernels of experts on a GPU. */
+/* Activations, forward and backward, for one element in f32, used by all kernels of experts on a
+ * GPU. */
 #ifndef CUDA_ACT_CUH
 #define CUDA_ACT_CUH
 
@@ -29,6 +30,7 @@ DEVICE float gelu_argument(float x)
     return x * (1.5957691216f + 1.5957691216f * 0.044715f * (x * x));
 }
 
+/* Computes the activation KIND of x.  Only SwiGLU uses `up`, the factor of its second branch. */
 template <int KIND> DEVICE float act(float x, float up)
 {
     if (KIND == MOE_RELU)
@@ -38,8 +40,9 @@ template <int KIND> DEVICE float act(float x, float up)
     return x * sigmoid(x) * up;
 }
 
-/* Returns grad * act'(x); for SwiGLU it also sets grad_up. */
-template <int KIND> DEVICE float slope(float x, float up, float grad, float &grad_up)
+/* Takes the gradient of act()'s result.  Returns that of x, grad * act'(x); for SwiGLU it also sets
+ * grad_up, the gradient of `up`. */
+template <int KIND> DEVICE float act_backward(float x, float up, float grad, float &grad_up)
 {
     if (KIND == MOE_RELU)
         return x > 0 ? grad : 0;

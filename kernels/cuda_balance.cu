@@ -4,26 +4,28 @@
  * memory.  A second kernel adds them up in double precision, always in the same order. */
 #include "cuda_rows.cuh"
 
-static const uint32_t range_tokens = THREADS; /* tokens whose sums a block holds at a time */
+static const uint32_t held_tokens = THREADS; /* tokens whose sums a block holds at a time */
 
 /* How tokens are cut into ranges. */
 struct balance_ranges {
     uint32_t columns;
-    uint64_t each, count; /* tokens in a range; number of ranges */
-    float *sums;          /* (count, columns) */
+    uint64_t tokens_per_range, count;
+    float *sums; /* (count, columns) */
 };
 
 static inline struct balance_ranges ranges_of(const struct balance *b,
                                               const struct cuda_queue *queue)
 {
-    struct balance_ranges g = { gate_columns(b->router, b->experts, b->groups), range_tokens, 0,
-                                (float *)queue->scratch };
-    uint64_t room = g.columns ? queue->scratch_bytes / sizeof(*g.sums) / g.columns : 0;
+    struct balance_ranges ranges = { gate_columns(b->router, b->experts, b->groups), held_tokens, 0,
+                                     (float *)queue->scratch };
+    uint64_t room_ranges =
+        ranges.columns ? queue->scratch_bytes / sizeof(*ranges.sums) / ranges.columns : 0;
 
-    if (room && (b->tokens + room - 1) / room > g.each)
-        g.each = (b->tokens + room - 1) / room;
-    g.count = room ? (b->tokens + g.each - 1) / g.each : 0;
-    return g;
+    if (room_ranges && (b->tokens + room_ranges - 1) / room_ranges > ranges.tokens_per_range)
+        ranges.tokens_per_range = (b->tokens + room_ranges - 1) / room_ranges;
+    ranges.count =
+        room_ranges ? (b->tokens + ranges.tokens_per_range - 1) / ranges.tokens_per_range : 0;
+    return ranges;
 }
 
 /* The sum by which a token's probabilities are divided: 1 except for sigmoids. */
@@ -41,15 +43,15 @@ DEVICE float sum_of_row(uint32_t router, const float *row, uint32_t n)
 static __global__ void __launch_bounds__(THREADS)
     sum_range_kernel(struct balance b, struct balance_ranges g)
 {
-    SHARED(float, row_sum, range_tokens);
-    uint64_t begin = blockIdx.x * g.each, end = begin + g.each;
+    SHARED(float, row_sum, held_tokens);
+    uint64_t begin = blockIdx.x * g.tokens_per_range, end = begin + g.tokens_per_range;
 
     end = end < b.tokens ? end : b.tokens;
-    for (uint64_t first = begin; first < end; first += range_tokens) {
-        uint32_t range_size = (uint32_t)(end - first < range_tokens ? end - first : range_tokens);
-        const float *rows = b.probability + first * g.columns;
+    for (uint64_t held_first = begin; held_first < end; held_first += held_tokens) {
+        uint32_t held = (uint32_t)(end - held_first < held_tokens ? end - held_first : held_tokens);
+        const float *rows = b.probability + held_first * g.columns;
 
-        for (uint32_t t = threadIdx.x / WARP; t < range_size; t += WARPS) {
+        for (uint32_t t = threadIdx.x / WARP; t < held; t += WARPS) {
             float sum = sum_of_row(b.router, rows + (uint64_t)t * g.columns, g.columns);
 
             if (threadIdx.x % WARP == 0)
@@ -58,9 +60,9 @@ static __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         for (uint32_t c = threadIdx.x; c < g.columns; c += THREADS) {
             float *to = g.sums + blockIdx.x * (uint64_t)g.columns + c;
-            float sum = first > begin ? *to : 0;
+            float sum = held_first > begin ? *to : 0;
 
-            for (uint32_t t = 0; t < range_size; t++)
+            for (uint32_t t = 0; t < held; t++)
                 sum += rows[(uint64_t)t * g.columns + c] / row_sum[t];
             *to = sum;
         }
@@ -68,17 +70,18 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Number of choices of a column. */
+/* Number of choices of a column.  With a bilevel router, the first `groups` columns are groups, and
+ * each column after them is a place within every group. */
 DEVICE int64_t count_of(const struct balance &b, uint32_t column)
 {
-    uint32_t each = b.router == MOE_ROUTER_BILEVEL ? b.experts / b.groups : 1;
-    bool place = b.router == MOE_ROUTER_BILEVEL && column >= b.groups;
-    uint32_t count = place ? b.groups : each, step = place ? each : 1;
-    uint32_t first = place ? column - b.groups : column * each;
+    uint32_t group_size = b.router == MOE_ROUTER_BILEVEL ? b.experts / b.groups : 1;
+    bool is_place = b.router == MOE_ROUTER_BILEVEL && column >= b.groups;
+    uint32_t count = is_place ? b.groups : group_size, step = is_place ? group_size : 1;
+    uint32_t expert0 = is_place ? column - b.groups : column * group_size;
     int64_t sum = 0;
 
     for (uint32_t i = 0; i < count; i++)
-        sum += b.needed[first + i * step];
+        sum += b.needed[expert0 + i * step];
     return sum;
 }
 
@@ -114,30 +117,31 @@ extern "C" int cuda_balance(const struct balance *b, const struct cuda_queue *qu
 DEVICE void balance_columns(const struct balance_backward &b, const float *row, const float *share,
                             uint32_t n, float weight, float *to)
 {
-    float all = sum_of_row(b.router, row, n), mean = 0;
+    float row_sum = sum_of_row(b.router, row, n), mean = 0;
 
     for (uint32_t c = threadIdx.x % WARP; c < n; c += WARP)
         mean += share[c] * row[c];
-    mean = warp_sum(mean) / all;
+    mean = warp_sum(mean) / row_sum;
     for (uint32_t c = threadIdx.x % WARP; c < n; c += WARP)
-        to[c] += weight * row[c] / all * (b.router == MOE_ROUTER_SIGMOID ? 1 - row[c] : 1.0f) *
+        to[c] += weight * row[c] / row_sum * (b.router == MOE_ROUTER_SIGMOID ? 1 - row[c] : 1.0f) *
                  (share[c] - mean);
 }
 
 static __global__ void __launch_bounds__(THREADS)
     balance_backward_kernel(struct balance_backward b, uint32_t columns)
 {
-    uint32_t first = b.router == MOE_ROUTER_BILEVEL ? b.groups : columns;
+    /* columns of the first level; only a bilevel router has a second one */
+    uint32_t level1 = b.router == MOE_ROUTER_BILEVEL ? b.groups : columns;
 
     for (uint64_t token = (uint64_t)blockIdx.x * WARPS + threadIdx.x / WARP; token < b.tokens;
          token += (uint64_t)gridDim.x * WARPS) {
         const float *row = b.probability + token * columns;
         float *to = b.grad_logits + token * columns;
 
-        balance_columns(b, row, b.share, first, b.weight[0] / b.tokens, to);
-        if (first < columns)
-            balance_columns(b, row + first, b.share + first, columns - first,
-                            b.weight[1] / b.tokens, to + first);
+        balance_columns(b, row, b.share, level1, b.weight[0] / b.tokens, to);
+        if (level1 < columns)
+            balance_columns(b, row + level1, b.share + level1, columns - level1,
+                            b.weight[1] / b.tokens, to + level1);
     }
 }
 

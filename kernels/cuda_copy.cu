@@ -14,9 +14,9 @@ extern "C" {
 /* Each probe is twice as long as the last one: a host thread that does not get a core in time sees
  * nothing. */
 static const int64_t first_probe_ns = 1000000, last_probe_ns = 64000000;
-enum { BYTES = 4 << 20, THREADS = 256 };
+enum { PROBE_BYTES = 4 << 20, THREADS = 256 };
 
-static bool in_graph(cudaStream_t stream)
+static bool is_captured(cudaStream_t stream)
 {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
 
@@ -27,18 +27,18 @@ static bool in_graph(cudaStream_t stream)
 #if CUDART_VERSION >= 12080
 static cudaError_t copy_by_engine(void *to, const void *from, size_t bytes, cudaStream_t stream)
 {
-    cudaMemcpyAttributes beside = {};
+    cudaMemcpyAttributes attributes = {};
     size_t first = 0;
 
-    beside.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-    beside.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
 #if CUDART_VERSION >= 13000
-    return cudaMemcpyBatchAsync(&to, &from, &bytes, 1, &beside, &first, 1, stream);
+    return cudaMemcpyBatchAsync(&to, &from, &bytes, 1, &attributes, &first, 1, stream);
 #else
     void *source = (void *)from;
     size_t failed;
 
-    return cudaMemcpyBatchAsync(&to, &source, &bytes, 1, &beside, &first, 1, &failed, stream);
+    return cudaMemcpyBatchAsync(&to, &source, &bytes, 1, &attributes, &first, 1, &failed, stream);
 #endif
 }
 #else
@@ -52,7 +52,7 @@ extern "C" int cuda_copy_beside(void *to, const void *from, size_t bytes, cudaSt
 {
     if (!bytes)
         return OK;
-    if (!in_graph(stream) && copy_by_engine(to, from, bytes, stream) == cudaSuccess)
+    if (!is_captured(stream) && copy_by_engine(to, from, bytes, stream) == cudaSuccess)
         return OK;
     (void)cudaGetLastError(); /* if the copy itself is wrong, the next call reports it */
     return CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
@@ -75,7 +75,7 @@ struct probe {
     unsigned blocks;
 };
 
-static int probe_open(struct probe *l)
+static int probe_open(struct probe *probe)
 {
     struct cudaDeviceProp gpu;
     int ordinal;
@@ -83,57 +83,58 @@ static int probe_open(struct probe *l)
     TRY(CUDA(cudaGetDevice(&ordinal)));
     TRY(CUDA(cudaGetDeviceProperties(&gpu, ordinal)));
     /* As many threads as the multiprocessors can hold, so that nothing else finds room. */
-    l->blocks = (unsigned)gpu.multiProcessorCount *
-                ((unsigned)gpu.maxThreadsPerMultiProcessor / (unsigned)THREADS);
-    TRY(CUDA(cudaStreamCreateWithFlags(&l->kernels, cudaStreamNonBlocking)));
-    TRY(CUDA(cudaStreamCreateWithFlags(&l->copies, cudaStreamNonBlocking)));
-    TRY(CUDA(cudaEventCreateWithFlags(&l->copied, cudaEventDisableTiming)));
-    TRY(CUDA(cudaMallocHost((void **)&l->begun, sizeof(*l->begun))));
-    TRY(CUDA(cudaMalloc(&l->clock, sizeof(uint64_t))));
-    return CUDA(cudaMalloc((void **)&l->memory, 2 * (size_t)BYTES));
+    probe->blocks = (unsigned)gpu.multiProcessorCount *
+                    ((unsigned)gpu.maxThreadsPerMultiProcessor / (unsigned)THREADS);
+    TRY(CUDA(cudaStreamCreateWithFlags(&probe->kernels, cudaStreamNonBlocking)));
+    TRY(CUDA(cudaStreamCreateWithFlags(&probe->copies, cudaStreamNonBlocking)));
+    TRY(CUDA(cudaEventCreateWithFlags(&probe->copied, cudaEventDisableTiming)));
+    TRY(CUDA(cudaMallocHost((void **)&probe->begun, sizeof(*probe->begun))));
+    TRY(CUDA(cudaMalloc(&probe->clock, sizeof(uint64_t))));
+    return CUDA(cudaMalloc((void **)&probe->memory, 2 * (size_t)PROBE_BYTES));
 }
 
-static void probe_close(struct probe *l)
+static void probe_close(struct probe *probe)
 {
-    if (l->copied)
-        cudaEventDestroy(l->copied);
-    if (l->begun)
-        cudaFreeHost((void *)l->begun);
-    cudaFree(l->clock);
-    cudaFree(l->memory);
-    if (l->copies)
-        cudaStreamDestroy(l->copies);
-    if (l->kernels)
-        cudaStreamDestroy(l->kernels);
+    if (probe->copied)
+        cudaEventDestroy(probe->copied);
+    if (probe->begun)
+        cudaFreeHost((void *)probe->begun);
+    cudaFree(probe->clock);
+    cudaFree(probe->memory);
+    if (probe->copies)
+        cudaStreamDestroy(probe->copies);
+    if (probe->kernels)
+        cudaStreamDestroy(probe->kernels);
 }
 
 /* Occupies the multiprocessors for `ns`; *out: whether a copy ended before. */
-static int probe_for(struct probe *l, int64_t ns, bool *out)
+static int probe_once(struct probe *probe, int64_t ns, bool *out)
 {
     /* The host reads its clock before the kernel begins, so the kernel does not end earlier. */
     int64_t until_ns = host_clock_ns() + ns;
-    struct paced since = { l->clock, 0, 0, 0 };
-    cudaError_t code = cudaErrorNotReady;
+    struct paced hold = {};
+    cudaError_t copied = cudaErrorNotReady;
 
-    *l->begun = 0;
-    TRY(cuda_paced_begin(&since, l->kernels));
-    TRY(CUDA(launch(hold_kernel, l->blocks, THREADS, l->kernels, l->begun,
-                    (const uint64_t *)l->clock, (uint64_t)ns)));
-    while (!*l->begun && host_clock_ns() < until_ns)
+    hold.clock = probe->clock;
+    *probe->begun = 0;
+    TRY(cuda_paced_begin(&hold, probe->kernels));
+    TRY(CUDA(launch(hold_kernel, probe->blocks, THREADS, probe->kernels, probe->begun,
+                    (const uint64_t *)probe->clock, (uint64_t)ns)));
+    while (!*probe->begun && host_clock_ns() < until_ns)
         sched_yield();
-    TRY(cuda_copy_beside(l->memory, l->memory + BYTES, BYTES, l->copies));
-    TRY(CUDA(cudaEventRecord(l->copied, l->copies)));
-    while (code == cudaErrorNotReady && host_clock_ns() < until_ns) {
-        code = cudaEventQuery(l->copied);
-        if (code == cudaErrorNotReady)
+    TRY(cuda_copy_beside(probe->memory, probe->memory + PROBE_BYTES, PROBE_BYTES, probe->copies));
+    TRY(CUDA(cudaEventRecord(probe->copied, probe->copies)));
+    while (copied == cudaErrorNotReady && host_clock_ns() < until_ns) {
+        copied = cudaEventQuery(probe->copied);
+        if (copied == cudaErrorNotReady)
             sched_yield();
     }
     (void)cudaGetLastError();
-    if (code != cudaErrorNotReady)
-        TRY(cuda_check(code, "cudaEventQuery"));
-    *out = code == cudaSuccess && host_clock_ns() < until_ns;
-    TRY(CUDA(cudaStreamSynchronize(l->kernels)));
-    return CUDA(cudaStreamSynchronize(l->copies));
+    if (copied != cudaErrorNotReady)
+        TRY(cuda_check(copied, "cudaEventQuery"));
+    *out = copied == cudaSuccess && host_clock_ns() < until_ns;
+    TRY(CUDA(cudaStreamSynchronize(probe->kernels)));
+    return CUDA(cudaStreamSynchronize(probe->copies));
 }
 
 extern "C" int cuda_copies_beside(bool *out)
@@ -143,7 +144,7 @@ extern "C" int cuda_copies_beside(bool *out)
     int rc = probe_open(&probe);
 
     for (int64_t ns = first_probe_ns; ns <= last_probe_ns && !rc && !beside; ns *= 2)
-        rc = probe_for(&probe, ns, &beside);
+        rc = probe_once(&probe, ns, &beside);
     probe_close(&probe);
     if (!rc)
         *out = beside;

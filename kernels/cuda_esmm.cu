@@ -7,13 +7,13 @@
 
 /* ---- The rows of a block */
 
-/* Rows in groups (experts): group i has rows first[i] to first[i + 1] - 1. */
+/* Rows in groups (experts): group i has rows starts[i] to starts[i + 1] - 1. */
 struct groups {
-    const int64_t *first;
+    const int64_t *starts;
     uint32_t count;
 };
 
-/* The rows of one tile. */
+/* The rows of one tile: `rows` rows of a group, from `row` on.  0 rows: the tile is not needed. */
 struct part {
     uint32_t group;
     uint64_t row, rows;
@@ -24,38 +24,40 @@ static inline struct groups experts_of(const struct kept_rows &at)
     return { at.first, at.experts };
 }
 
+/* The largest number of tiles for so many rows: each group may end with one that is not full. */
 static inline uint64_t tiles_most(uint64_t rows, uint32_t groups)
 {
     return rows / TILE_ROWS + groups;
 }
 
-/* Group i has its tiles from first[i] / TILE_ROWS + i on.  That leaves room for a last tile that is
- * not full, and needs no sum over groups. */
+/* Group i has its tiles from starts[i] / TILE_ROWS + i on.  That leaves room for a last tile that
+ * is not full, and needs no sum over groups. */
 DEVICE uint64_t first_tile(const struct groups &g, uint32_t i)
 {
-    return (uint64_t)g.first[i] / TILE_ROWS + i;
+    return (uint64_t)g.starts[i] / TILE_ROWS + i;
 }
 
+/* Finds the rows of a tile.  All lanes of a warp call it together. */
 DEVICE part part_of(const struct groups &g, uint64_t tile)
 {
     uint32_t group = 0, left = g.count;
     uint64_t skipped, rows;
 
     while (left > 1) { /* search by 32 parts: each lane tests one group */
-        uint32_t step = (left + WARP - 1) / WARP, at = threadIdx.x % WARP * step;
-        bool passed = at < left && first_tile(g, group + at) <= tile;
-        uint32_t last = (uint32_t)__popc(__ballot_sync(all_lanes, passed)) - 1;
+        uint32_t step = (left + WARP - 1) / WARP, tested = threadIdx.x % WARP * step;
+        bool begins_before = tested < left && first_tile(g, group + tested) <= tile;
+        uint32_t last_passed = (uint32_t)__popc(__ballot_sync(all_lanes, begins_before)) - 1;
 
-        group += last * step;
-        left = min(step, left - last * step);
+        group += last_passed * step;
+        left = min(step, left - last_passed * step);
     }
     skipped = (tile - first_tile(g, group)) * TILE_ROWS;
-    rows = (uint64_t)(g.first[group + 1] - g.first[group]);
-    return { group, (uint64_t)g.first[group] + skipped,
+    rows = (uint64_t)(g.starts[group + 1] - g.starts[group]);
+    return { group, (uint64_t)g.starts[group] + skipped,
              rows > skipped ? min(rows - skipped, (uint64_t)TILE_ROWS) : 0 };
 }
 
-/* ---- Activations and their slopes, for a thread's elements of a row */
+/* ---- Activations, forward and backward, for a thread's elements of a row */
 
 template <int KIND, int C>
 DEVICE void activate_kind(const float (&x)[C], const float (&up)[C], float (&y)[C])
@@ -77,83 +79,86 @@ DEVICE void activate_some(uint32_t kind, const float (&x)[C], const float (&up)[
 
 /* Turns the gradient of the activation's result into the gradient of its argument. */
 template <int KIND, int C>
-DEVICE void slope_kind(const float (&x)[C], const float (&up)[C], float (&grad)[C],
-                       float (&grad_up)[C])
+DEVICE void act_backward_kind(const float (&x)[C], const float (&up)[C], float (&grad)[C],
+                              float (&grad_up)[C])
 {
 #pragma unroll
     for (int i = 0; i < C; i++)
-        grad[i] = slope<KIND>(x[i], up[i], grad[i], grad_up[i]);
+        grad[i] = act_backward<KIND>(x[i], up[i], grad[i], grad_up[i]);
 }
 
 template <int C>
-DEVICE void slope_some(uint32_t kind, const float (&x)[C], const float (&up)[C], float (&grad)[C],
-                       float (&grad_up)[C])
+DEVICE void act_backward_some(uint32_t kind, const float (&x)[C], const float (&up)[C],
+                              float (&grad)[C], float (&grad_up)[C])
 {
     switch (kind) {
-    case MOE_RELU: slope_kind<MOE_RELU>(x, up, grad, grad_up); break;
-    case MOE_GELU: slope_kind<MOE_GELU>(x, up, grad, grad_up); break;
-    default: slope_kind<MOE_SWIGLU>(x, up, grad, grad_up);
+    case MOE_RELU: act_backward_kind<MOE_RELU>(x, up, grad, grad_up); break;
+    case MOE_GELU: act_backward_kind<MOE_GELU>(x, up, grad, grad_up); break;
+    default: act_backward_kind<MOE_SWIGLU>(x, up, grad, grad_up);
     }
 }
 
-/* ---- Writing the sums of a tile.  `first` is the tile's first column. */
+/* ---- Writing the sums of a tile.  `column0` is the tile's first column.  C neighbouring elements
+ * of a row are written at once; h and d are their first column in rows of H and of D elements. */
 
 template <class T> DEVICE const T *bias_of(const struct esmm &m, uint32_t expert)
 {
     return m.bias ? (const T *)m.bias + expert * m.bias_stride : NULL;
 }
 
+/* ESMM_FORWARD: writes pre = x + bias, and post = act(pre) where the call asks for it. */
 template <bool WIDE, class T, class Sums>
-DEVICE void finish_forward(const struct esmm &m, const struct part &p, uint64_t first, Sums &sums)
+DEVICE void finish_forward(const struct esmm &m, const struct part &p, uint64_t column0, Sums &sums)
 {
     const T *bias = bias_of<T>(m, p.group);
-    bool ends = m.post != NULL;
+    bool has_post = m.post != NULL;
 
 #pragma unroll
     for (int r = 0; r < ROWS_EACH; r++) {
-        uint64_t row = (p.row + Sums::row(r)) * m.at.hidden;
+        uint64_t row_start = (p.row + Sums::row(r)) * m.at.hidden;
 
         if ((uint64_t)Sums::row(r) >= p.rows)
             continue;
         sums.each_in_row(r, [&](int column, auto &x) {
             constexpr int C = sizeof(x) / sizeof(x[0]);
-            uint64_t h = first + column, left = m.at.hidden - h;
+            uint64_t h = column0 + column, left = m.at.hidden - h;
             float b[C] = {}, up[C] = {}, y[C];
 
             if (h >= m.at.hidden)
                 return;
-            if (ends && bias)
+            if (has_post && bias)
                 load_some<WIDE>(bias + h, left, b);
-            if (ends && m.kind == MOE_SWIGLU)
-                load_some<WIDE>((const T *)m.up + row + h, left, up);
+            if (has_post && m.kind == MOE_SWIGLU)
+                load_some<WIDE>((const T *)m.up + row_start + h, left, up);
 #pragma unroll
             for (int i = 0; i < C; i++)
                 x[i] += b[i];
             if (m.pre != m.post)
-                store_some<WIDE>((T *)m.pre + row + h, left, x);
-            if (!ends)
+                store_some<WIDE>((T *)m.pre + row_start + h, left, x);
+            if (!has_post)
                 return;
             activate_some(m.kind, x, up, y);
-            store_some<WIDE>((T *)m.post + row + h, left, y);
+            store_some<WIDE>((T *)m.post + row_start + h, left, y);
         });
     }
 }
 
+/* ESMM_TOKENS: writes x + bias to `results`. */
 template <bool WIDE, class T, class Sums>
-DEVICE void finish_tokens(const struct esmm &m, const struct part &p, const struct results &to_all,
-                          uint64_t first, Sums &sums)
+DEVICE void finish_tokens(const struct esmm &m, const struct part &p, const struct results &results,
+                          uint64_t column0, Sums &sums)
 {
     const T *bias = bias_of<T>(m, p.group);
 
 #pragma unroll
     for (int r = 0; r < ROWS_EACH; r++) {
-        T *to = (T *)to_all.at + (p.row + Sums::row(r)) * to_all.columns;
+        T *to_row = (T *)results.at + (p.row + Sums::row(r)) * results.columns;
 
         if ((uint64_t)Sums::row(r) >= p.rows)
             continue;
         sums.each_in_row(r, [&](int column, auto &x) {
             constexpr int C = sizeof(x) / sizeof(x[0]);
-            uint64_t d = first + column, left = m.at.width - d;
+            uint64_t d = column0 + column, left = m.at.width - d;
             float b[C] = {};
 
             if (d >= m.at.width)
@@ -163,7 +168,7 @@ DEVICE void finish_tokens(const struct esmm &m, const struct part &p, const stru
 #pragma unroll
             for (int i = 0; i < C; i++)
                 x[i] += b[i];
-            store_some<WIDE>(to + (d - to_all.column), left, x);
+            store_some<WIDE>(to_row + (d - results.column), left, x);
         });
     }
 }
@@ -179,6 +184,7 @@ template <class Sums> DEVICE void put_dot(float dot, int r, float *dots)
         dots[Sums::column_warp() * TILE_ROWS + Sums::row(r)] = dot;
 }
 
+/* Adds up what put_dot() stored, and writes one number for each row, `stride` apart. */
 template <class Sums> DEVICE void add_dots(const float *dots, uint64_t stride, float *to)
 {
     float sum = 0;
@@ -192,43 +198,46 @@ template <class Sums> DEVICE void add_dots(const float *dots, uint64_t stride, f
     to[threadIdx.x * stride] = sum;
 }
 
-/* Writes the gradients of neighbouring elements of a row, and returns their part of <u, post>. */
+/* Writes the gradients of C neighbouring elements of a row, at `offset` elements into the matrices.
+ * u is the gradient of post before the gate; returns its part of <u, post>. */
 template <bool WIDE, class T, int C>
-DEVICE float backward_some(const struct esmm &m, uint64_t at, uint64_t left, float gate,
+DEVICE float backward_some(const struct esmm &m, uint64_t offset, uint64_t left, float gate,
                            float (&u)[C])
 {
     float pre[C], post[C], up[C] = {}, grad_up[C] = {}, dot = 0;
 
-    load_some<WIDE>((const T *)m.post + at, left, post);
-    load_some<WIDE>((const T *)m.pre + at, left, pre);
+    load_some<WIDE>((const T *)m.post + offset, left, post);
+    load_some<WIDE>((const T *)m.pre + offset, left, pre);
     if (m.kind == MOE_SWIGLU)
-        load_some<WIDE>((const T *)m.up + at, left, up);
+        load_some<WIDE>((const T *)m.up + offset, left, up);
 #pragma unroll
     for (int i = 0; i < C; i++) {
         dot += u[i] * post[i];
         u[i] *= gate;
     }
-    slope_some(m.kind, pre, up, u, grad_up);
-    store_some<WIDE>((T *)m.grad_pre + at, left, u);
+    act_backward_some(m.kind, pre, up, u, grad_up);
+    store_some<WIDE>((T *)m.grad_pre + offset, left, u);
     if (m.kind == MOE_SWIGLU)
-        store_some<WIDE>((T *)m.grad_up + at, left, grad_up);
+        store_some<WIDE>((T *)m.grad_up + offset, left, grad_up);
     return dot;
 }
 
+/* ESMM_BACKWARD: writes the gradients of pre and up.  dots gets each row's <u, post> over the tile.
+ */
 template <bool WIDE, class T, class Sums>
-DEVICE void finish_backward(const struct esmm &m, const struct part &p, uint64_t first, Sums &sums,
-                            float *dots)
+DEVICE void finish_backward(const struct esmm &m, const struct part &p, uint64_t column0,
+                            Sums &sums, float *dots)
 {
 #pragma unroll
     for (int r = 0; r < ROWS_EACH; r++) {
         uint64_t row = p.row + Sums::row(r);
-        bool there = (uint64_t)Sums::row(r) < p.rows;
-        float gate = there && m.gate ? m.gate[m.at.choice[row]] : 1, dot = 0;
+        bool is_row = (uint64_t)Sums::row(r) < p.rows;
+        float gate = is_row && m.gate ? m.gate[m.at.choice[row]] : 1, dot = 0;
 
         sums.each_in_row(r, [&](int column, auto &u) {
-            uint64_t h = first + column;
+            uint64_t h = column0 + column;
 
-            if (there && h < m.at.hidden)
+            if (is_row && h < m.at.hidden)
                 dot += backward_some<WIDE, T>(m, row * m.at.hidden + h, m.at.hidden - h, gate, u);
         });
         put_dot<Sums>(dot, r, dots);
@@ -250,34 +259,34 @@ struct tiles {
 template <class T, bool WIDE, enum esmm_form FORM>
 static __global__ void __launch_bounds__(THREADS, BLOCKS) esmm_kernel(struct esmm m, struct tiles t)
 {
-    constexpr bool hidden = FORM != ESMM_TOKENS; /* the result is hidden rows, else rows of D */
-    typedef sums<T, true, hidden> Sums;
+    constexpr bool to_hidden = FORM != ESMM_TOKENS; /* the result has rows of H, else rows of D */
+    typedef sums<T, true, to_hidden> Sums;
     SHARED(uint4, memory, tile<T>::words);
     uint32_t down = blockIdx.x / t.across, across = blockIdx.x % t.across;
-    uint32_t first = t.results.column + across * tile<T>::columns, depth, columns;
+    uint32_t column0 = t.results.column + across * tile<T>::columns, depth, columns;
     struct part p = part_of(t.groups, t.from + down);
     const T *matrix = (const T *)m.weights + p.group * m.at.expert_stride;
 
     if (!p.rows)
         return;
-    depth = hidden ? m.at.width : m.at.hidden;
-    columns = (hidden ? m.at.hidden : m.at.width) - first;
-    feed<T, WIDE, true, hidden, TILE_ROWS> a(hidden ? tokens_of<T>(m.at, m.tokens)
-                                                    : rows_of<T>(m.rows, m.at.hidden),
-                                             { p.row, (uint32_t)p.rows, 0, depth });
-    feed<T, WIDE, hidden, false, tile<T>::columns> b(rows_of<T>(matrix, m.at.unit_stride),
-                                                     hidden ? window{ first, columns, 0, depth }
-                                                            : window{ 0, depth, first, columns });
-    weights<T, false> none(NULL, NULL, 0);
+    depth = to_hidden ? m.at.width : m.at.hidden;
+    columns = (to_hidden ? m.at.hidden : m.at.width) - column0;
+    feed<T, WIDE, true, to_hidden, TILE_ROWS> a(to_hidden ? tokens_of<T>(m.at, m.tokens)
+                                                          : rows_of<T>(m.rows, m.at.hidden),
+                                                { p.row, (uint32_t)p.rows, 0, depth });
+    feed<T, WIDE, to_hidden, false, tile<T>::columns> b(
+        rows_of<T>(matrix, m.at.unit_stride),
+        to_hidden ? window{ column0, columns, 0, depth } : window{ 0, depth, column0, columns });
+    weights<T, false> no_weights(NULL, NULL, 0);
     Sums sum;
 
-    tile_multiply<T>(a, b, none, depth, (uint32_t)p.rows, columns, memory, sum);
+    tile_multiply<T>(a, b, no_weights, depth, (uint32_t)p.rows, columns, memory, sum);
     if constexpr (FORM == ESMM_FORWARD)
-        finish_forward<WIDE, T>(m, p, first, sum);
+        finish_forward<WIDE, T>(m, p, column0, sum);
     if constexpr (FORM == ESMM_TOKENS)
-        finish_tokens<WIDE, T>(m, p, t.results, first, sum);
+        finish_tokens<WIDE, T>(m, p, t.results, column0, sum);
     if constexpr (FORM == ESMM_BACKWARD) {
-        finish_backward<WIDE, T>(m, p, first, sum, (float *)memory);
+        finish_backward<WIDE, T>(m, p, column0, sum, (float *)memory);
         add_dots<Sums>((float *)memory, t.across,
                        t.dots + (uint64_t)down * TILE_ROWS * t.across + across);
     }
@@ -294,13 +303,11 @@ static cudaError_t esmm_tiles(const struct esmm *m, struct tiles t, cudaStream_t
 template <class T, int N>
 static cudaError_t esmm_forward(const struct esmm *m, const struct cuda_queue *queue)
 {
-    struct tiles t = { experts_of(m->at),
-                       0,
-                       tiles_most(kept_rows_limit(&m->at), m->at.experts),
-                       tiles_across<T>(m->at.hidden),
-                       {},
-                       NULL };
+    struct tiles t = {};
 
+    t.groups = experts_of(m->at);
+    t.count = tiles_most(kept_rows_limit(&m->at), m->at.experts);
+    t.across = tiles_across<T>(m->at.hidden);
     return esmm_tiles<T, N != 1, ESMM_FORWARD>(m, t, queue->stream);
 }
 
@@ -320,15 +327,15 @@ static struct results results_of(const struct esmm *m, size_t element_bytes,
 template <class T, int N>
 static cudaError_t esmm_tokens(const struct esmm *m, const struct cuda_queue *queue)
 {
-    struct tiles t = { experts_of(m->at),
-                       0,
-                       tiles_most(kept_rows_limit(&m->at), m->at.experts),
-                       0,
-                       results_of(m, sizeof(T), queue),
-                       NULL };
-    /* Without kept_room.results, scratch memory must have room for the columns of one tile. */
-    cudaError_t code = t.results.columns ? cudaSuccess : cudaErrorInvalidValue;
+    struct tiles t = {};
+    cudaError_t code = cudaSuccess;
 
+    t.groups = experts_of(m->at);
+    t.count = tiles_most(kept_rows_limit(&m->at), m->at.experts);
+    t.results = results_of(m, sizeof(T), queue);
+    /* Without kept_room.results, scratch memory must have room for the columns of one tile. */
+    if (!t.results.columns)
+        code = cudaErrorInvalidValue;
     for (; !code && t.results.column < m->at.width; t.results.column += t.results.columns) {
         uint32_t columns = min(t.results.columns, m->at.width - t.results.column);
 
@@ -343,6 +350,7 @@ static cudaError_t esmm_tokens(const struct esmm *m, const struct cuda_queue *qu
 /* ---- ESMM_BACKWARD: as many tiles at a time as scratch memory has room for their dots, and then
  * the gradients of their gates. */
 
+/* Writes the gradients of gates, one warp for each row: its dots, and <token, bias>. */
 template <class T, int N>
 static __global__ void __launch_bounds__(THREADS) gates_kernel(struct esmm m, struct tiles t)
 {
@@ -355,8 +363,8 @@ static __global__ void __launch_bounds__(THREADS) gates_kernel(struct esmm m, st
         const T *token = (const T *)m.tokens + choice / m.at.top_k * m.at.width;
         float sum = 0;
 
-        for (uint64_t part = lane; part < t.across; part += WARP)
-            sum += t.dots[(blockIdx.x * (uint64_t)TILE_ROWS + i) * t.across + part];
+        for (uint64_t tile_column = lane; tile_column < t.across; tile_column += WARP)
+            sum += t.dots[(blockIdx.x * (uint64_t)TILE_ROWS + i) * t.across + tile_column];
 #pragma unroll 4
         for (uint64_t d = (uint64_t)lane * N; bias && d < m.at.width; d += WARP * N) {
             float x[N], b[N];
@@ -376,17 +384,19 @@ static __global__ void __launch_bounds__(THREADS) gates_kernel(struct esmm m, st
 template <class T, int N>
 static cudaError_t esmm_backward(const struct esmm *m, const struct cuda_queue *queue)
 {
-    uint64_t all = tiles_most(kept_rows_limit(&m->at), m->at.experts), room = all;
-    struct tiles t = { experts_of(m->at),      0, 0, tiles_across<T>(m->at.hidden), {},
-                       (float *)queue->scratch };
+    uint64_t all = tiles_most(kept_rows_limit(&m->at), m->at.experts), room_tiles = all;
+    struct tiles t = {};
     cudaError_t code = cudaSuccess;
 
+    t.groups = experts_of(m->at);
+    t.across = tiles_across<T>(m->at.hidden);
+    t.dots = (float *)queue->scratch;
     if (t.across)
-        room = queue->scratch_bytes / ((uint64_t)t.across * TILE_ROWS * sizeof(float));
-    if (all && !room)
+        room_tiles = queue->scratch_bytes / ((uint64_t)t.across * TILE_ROWS * sizeof(float));
+    if (all && !room_tiles)
         return cudaErrorInvalidValue; /* a row has millions of hidden units */
     for (; !code && t.from < all; t.from += t.count) {
-        t.count = all - t.from < room ? all - t.from : room;
+        t.count = all - t.from < room_tiles ? all - t.from : room_tiles;
         code = esmm_tiles<T, N != 1, ESMM_BACKWARD>(m, t, queue->stream);
         if (!code)
             code = launch(gates_kernel<T, N>, t.count, THREADS, queue->stream, *m, t);

@@ -2,24 +2,24 @@
  * of biases. */
 #include "cuda_sparse.cuh"
 
-/* ---- estmm */
+/* ---- estmm: a block computes one tile of an expert's gradient (H,D), `down` by `across` tiles */
 
 template <class T, bool WIDE, bool WEIGHED>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     estmm_kernel(struct estmm m, uint32_t down, uint32_t across)
 {
     SHARED(uint4, memory, tile<T>::words);
-    uint32_t column = blockIdx.x % across * tile<T>::columns;
-    uint32_t line = blockIdx.x / across % down * TILE_ROWS;
-    uint64_t expert = blockIdx.x / across / down, begin = (uint64_t)m.at.first[expert];
-    uint32_t rows = (uint32_t)((uint64_t)m.at.first[expert + 1] - begin);
-    uint32_t hidden = m.at.hidden - line, width = m.at.width - column;
-    T *grad = (T *)m.grad + expert * m.at.expert_stride + line * m.at.unit_stride + column;
+    uint32_t column0 = blockIdx.x % across * tile<T>::columns;
+    uint32_t line0 = blockIdx.x / across % down * TILE_ROWS;
+    uint64_t expert = blockIdx.x / across / down, row0 = (uint64_t)m.at.first[expert];
+    uint32_t rows = (uint32_t)((uint64_t)m.at.first[expert + 1] - row0);
+    uint32_t hidden = m.at.hidden - line0, width = m.at.width - column0;
+    T *grad = (T *)m.grad + expert * m.at.expert_stride + line0 * m.at.unit_stride + column0;
     feed<T, WIDE, false, false, TILE_ROWS> a(rows_of<T>(m.rows, m.at.hidden),
-                                             { begin, rows, line, hidden });
+                                             { row0, rows, line0, hidden });
     feed<T, WIDE, false, true, tile<T>::columns> b(tokens_of<T>(m.at, m.tokens),
-                                                   { begin, rows, column, width });
-    weights<T, WEIGHED> weights(m.at.choice + begin, m.gate, rows);
+                                                   { row0, rows, column0, width });
+    weights<T, WEIGHED> weights(m.at.choice + row0, m.gate, rows);
     sums<T, false, false> sum;
 
     tile_multiply<T>(a, b, weights, rows, hidden, width, memory, sum);
@@ -62,21 +62,22 @@ static cudaError_t estmm_typed(const struct estmm *m, const struct cuda_queue *q
 
 enum { COLUMN_LANES = 8, ROW_LANES = THREADS / COLUMN_LANES };
 
-/* Adds N columns of rows first, first + ROW_LANES, ... below `last` to sum; at most DEEP rows. */
+/* Adds N columns of rows row0, row0 + ROW_LANES, ... below `last` to sum, times
+ * their gates; at most DEEP rows. */
 template <class T, int N>
-DEVICE void add_rows(const struct ess &s, const struct lines<T> &of, uint64_t column,
-                     uint64_t first, uint64_t last, float (&sum)[N])
+DEVICE void add_rows(const struct ess &s, const struct lines<T> &matrix, uint64_t column,
+                     uint64_t row0, uint64_t last, float (&sum)[N])
 {
     pack<T, N> in[DEEP];
     float weight[DEEP];
 
 #pragma unroll
     for (int i = 0; i < DEEP; i++) {
-        uint64_t row = min(first + i * ROW_LANES, last - 1);
-        uint64_t line = of.choice ? (uint64_t)of.choice[row] / of.top_k : row;
+        uint64_t row = min(row0 + i * ROW_LANES, last - 1);
+        uint64_t line = matrix.choice ? (uint64_t)matrix.choice[row] / matrix.top_k : row;
 
-        weight[i] = of.choice && s.gate ? s.gate[of.choice[row]] : 1;
-        in[i] = pack<T, N>::load(of.base + line * of.stride + column);
+        weight[i] = matrix.choice && s.gate ? s.gate[matrix.choice[row]] : 1;
+        in[i] = pack<T, N>::load(matrix.base + line * matrix.stride + column);
     }
 #pragma unroll
     for (int i = 0; i < DEEP; i++) {
@@ -85,7 +86,7 @@ DEVICE void add_rows(const struct ess &s, const struct lines<T> &of, uint64_t co
         in[i].values(x);
 #pragma unroll
         for (int n = 0; n < N; n++)
-            sum[n] += first + i * ROW_LANES < last ? weight[i] * x[n] : 0;
+            sum[n] += row0 + i * ROW_LANES < last ? weight[i] * x[n] : 0;
     }
 }
 
@@ -93,33 +94,34 @@ template <class T, int N>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     ess_kernel(struct ess s, uint64_t width, uint64_t across)
 {
+    /* shares[n * THREADS + t]: thread t's sum of its n-th column */
     SHARED(float, shares, THREADS *N);
-    uint64_t expert = blockIdx.x / across, begin = blockIdx.x % across * COLUMN_LANES * N;
-    uint64_t column = begin + threadIdx.x % COLUMN_LANES * N;
+    uint64_t expert = blockIdx.x / across, column0 = blockIdx.x % across * COLUMN_LANES * N;
+    uint64_t column = column0 + threadIdx.x % COLUMN_LANES * N;
     uint64_t row = (uint64_t)s.at.first[expert] + threadIdx.x / COLUMN_LANES;
     uint64_t last = (uint64_t)s.at.first[expert + 1];
-    struct lines<T> of = tokens_of<T>(s.at, s.tokens);
+    struct lines<T> matrix = tokens_of<T>(s.at, s.tokens);
     float sum[N] = {};
 
     if (s.rows)
-        of = rows_of<T>(s.rows, s.at.hidden);
+        matrix = rows_of<T>(s.rows, s.at.hidden);
     if (column < width)
         for (; row < last; row += DEEP * ROW_LANES)
-            add_rows(s, of, column, row, last, sum);
+            add_rows(s, matrix, column, row, last, sum);
 #pragma unroll
     for (int n = 0; n < N; n++)
         shares[n * THREADS + threadIdx.x] = sum[n];
     __syncthreads();
-    if (threadIdx.x < COLUMN_LANES * N && begin + threadIdx.x < s.stride) {
-        float whole = 0;
+    if (threadIdx.x < COLUMN_LANES * N && column0 + threadIdx.x < s.stride) {
+        float block_sum = 0;
 
         for (uint32_t lane = 0; lane < ROW_LANES; lane++)
-            whole += shares[threadIdx.x % N * THREADS + lane * COLUMN_LANES + threadIdx.x / N];
-        T *to = (T *)s.grad + expert * s.stride + begin + threadIdx.x;
+            block_sum += shares[threadIdx.x % N * THREADS + lane * COLUMN_LANES + threadIdx.x / N];
+        T *to = (T *)s.grad + expert * s.stride + column0 + threadIdx.x;
 
         if (s.keep)
-            whole += widen(*to);
-        *to = narrow<T>(whole);
+            block_sum += widen(*to);
+        *to = narrow<T>(block_sum);
     }
 }
 

@@ -1,32 +1,44 @@
 /* The kernels of experts on a GPU, except products: biases and activations, forward and backward.
+ *
+ * Template parameters: T is the type of elements in memory.  N is how many elements one load or
+ * store moves: 16 bytes of T, or 1 where rows are not aligned to that.  A unit is N elements.  KIND
+ * is the activation, a MOE_... word.  Each lane loads DEEP units before it computes
+ * (cuda_rows.cuh).
  */
 #include "cuda_act.cuh"
 #include "cuda_rows.cuh"
 
-/* A batch of experts whose rows follow each other: `rows` each, or as `first` gives them. */
+/* The experts of a batch, whose rows follow each other: expert i begins at row starts[i].
+ * starts NULL: each expert has `rows` rows. */
 struct owners {
-    const uint64_t *first;
+    const uint64_t *starts;
     uint64_t count, rows;
 };
 
+/* The expert that a row belongs to. */
+DEVICE uint64_t owner_of_row(const struct owners &o, uint64_t row)
+{
+    return owner_of(o.starts, o.count, o.rows, row);
+}
+
 /* ---- Activations */
 
-/* pre and post may be the same. */
+/* Computes post = act(pre + bias) for each row; for SwiGLU, silu(pre + bias) * up.  Keeps pre +
+ * bias in pre for the backward pass, unless pre and post are the same. */
 template <int KIND, class T, int N>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     activate_kernel(struct pieces p, struct owners o, const T *bias, T *pre, const T *up, T *post)
 {
-    each_piece(p, gridDim.x, [&](uint64_t row, uint64_t first, uint32_t step) {
+    each_piece(p, gridDim.x, [&](uint64_t row, uint64_t unit0, uint32_t step) {
         pack<T, N> in[DEEP], in_bias[DEEP], in_up[DEEP];
 
-        load_units(pre + row * p.units * N, first, step, p.units, in);
-        load_units(bias + owner_of(o.first, o.count, o.rows, row) * p.units * N, first, step,
-                   p.units, in_bias);
+        load_units(pre + row * p.units * N, unit0, step, p.units, in);
+        load_units(bias + owner_of_row(o, row) * p.units * N, unit0, step, p.units, in_bias);
         if (KIND == MOE_SWIGLU)
-            load_units(up + row * p.units * N, first, step, p.units, in_up);
+            load_units(up + row * p.units * N, unit0, step, p.units, in_up);
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
-            uint64_t unit = first + i * step, at = (row * p.units + unit) * N;
+            uint64_t unit = unit0 + i * step, at = (row * p.units + unit) * N;
             float x[N], b[N], gate[N] = {}, y[N];
 
             if (unit >= p.units)
@@ -47,36 +59,37 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     });
 }
 
-/* grad_pre and grad_post may be the same. */
+/* Computes grad_pre = grad_post * act'(pre) for each row, where pre has its bias already.  For
+ * SwiGLU it also computes grad_up.  grad_pre and grad_post may be the same. */
 template <int KIND, class T, int N>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     activate_backward_kernel(struct pieces p, const T *pre, const T *up, const T *grad_post,
                              T *grad_pre, T *grad_up)
 {
-    each_piece(p, gridDim.x, [&](uint64_t row, uint64_t first, uint32_t step) {
-        pack<T, N> in[DEEP], in_grad[DEEP], in_up[DEEP];
+    each_piece(p, gridDim.x, [&](uint64_t row, uint64_t unit0, uint32_t step) {
+        pack<T, N> in[DEEP], in_grad_post[DEEP], in_up[DEEP];
 
-        load_units(pre + row * p.units * N, first, step, p.units, in);
-        load_units(grad_post + row * p.units * N, first, step, p.units, in_grad);
+        load_units(pre + row * p.units * N, unit0, step, p.units, in);
+        load_units(grad_post + row * p.units * N, unit0, step, p.units, in_grad_post);
         if (KIND == MOE_SWIGLU)
-            load_units(up + row * p.units * N, first, step, p.units, in_up);
+            load_units(up + row * p.units * N, unit0, step, p.units, in_up);
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
-            uint64_t unit = first + i * step, at = (row * p.units + unit) * N;
-            float x[N], gate[N] = {}, grad[N], to[N], to_up[N];
+            uint64_t unit = unit0 + i * step, at = (row * p.units + unit) * N;
+            float x[N], gate[N] = {}, grad_out[N], grad_in[N], grad_up_in[N];
 
             if (unit >= p.units)
                 continue;
             in[i].values(x);
-            in_grad[i].values(grad);
+            in_grad_post[i].values(grad_out);
             if (KIND == MOE_SWIGLU)
                 in_up[i].values(gate);
 #pragma unroll
             for (int n = 0; n < N; n++)
-                to[n] = slope<KIND>(x[n], gate[n], grad[n], to_up[n]);
-            store(grad_pre + at, to);
+                grad_in[n] = act_backward<KIND>(x[n], gate[n], grad_out[n], grad_up_in[n]);
+            store(grad_pre + at, grad_in);
             if (KIND == MOE_SWIGLU)
-                store(grad_up + at, to_up);
+                store(grad_up + at, grad_up_in);
         }
     });
 }
@@ -142,28 +155,28 @@ extern "C" int cuda_activate_backward(const struct activate_backward *a,
 
 /* ---- Biases */
 
+/* Adds to each row the bias of its expert.  Biases are `stride` elements apart. */
 template <class T, int N>
 static __global__ void __launch_bounds__(THREADS)
     add_bias_kernel(struct pieces p, struct owners o, uint64_t stride, const T *bias, T *to)
 {
-    each_piece(p, gridDim.x, [&](uint64_t row, uint64_t first, uint32_t step) {
+    each_piece(p, gridDim.x, [&](uint64_t row, uint64_t unit0, uint32_t step) {
         pack<T, N> in[DEEP], in_bias[DEEP];
 
-        load_units(to + row * p.units * N, first, step, p.units, in);
-        load_units(bias + owner_of(o.first, o.count, o.rows, row) * stride, first, step, p.units,
-                   in_bias);
+        load_units(to + row * p.units * N, unit0, step, p.units, in);
+        load_units(bias + owner_of_row(o, row) * stride, unit0, step, p.units, in_bias);
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
             float x[N], b[N];
 
-            if (first + i * step >= p.units)
+            if (unit0 + i * step >= p.units)
                 continue;
             in[i].values(x);
             in_bias[i].values(b);
 #pragma unroll
             for (int n = 0; n < N; n++)
                 x[n] += b[n];
-            store(to + (row * p.units + first + i * step) * N, x);
+            store(to + (row * p.units + unit0 + i * step) * N, x);
         }
     });
 }
@@ -194,21 +207,23 @@ extern "C" int cuda_add_bias(const struct add_bias *a, const struct cuda_queue *
 
 static const uint64_t part_rows = 256, parts_most = 64;
 
+/* The parts of the experts that one launch sums. */
 struct parts {
-    uint64_t batch, rows, width, count, each; /* count: parts; each: rows of a part */
-    float *sums;                              /* (batch, count, width) */
-    const uint64_t *first;                    /* where rows begin, from this batch on; or NULL */
+    uint64_t experts, rows, width; /* `rows` of each expert where starts is NULL */
+    uint64_t count, rows_per_part; /* parts of each expert */
+    float *sums;                   /* (experts, count, width) */
+    const uint64_t *starts;        /* first row of each of these experts; or NULL */
 };
 
-/* Adds N columns of rows first, first + WARPS, ... below `last` to sum; at most DEEP rows. */
+/* Adds N columns of rows row0, row0 + WARPS, ... below `last` to sum; at most DEEP rows. */
 template <class T, int N>
-DEVICE void add_rows(const T *from, uint64_t first, uint64_t last, uint64_t width, float (&sum)[N])
+DEVICE void add_rows(const T *from, uint64_t row0, uint64_t last, uint64_t width, float (&sum)[N])
 {
     pack<T, N> in[DEEP];
 
 #pragma unroll
     for (int i = 0; i < DEEP; i++)
-        in[i] = pack<T, N>::load(from + min(first + i * WARPS, last - 1) * width);
+        in[i] = pack<T, N>::load(from + min(row0 + i * WARPS, last - 1) * width);
 #pragma unroll
     for (int i = 0; i < DEEP; i++) {
         float x[N];
@@ -216,7 +231,7 @@ DEVICE void add_rows(const T *from, uint64_t first, uint64_t last, uint64_t widt
         in[i].values(x);
 #pragma unroll
         for (int n = 0; n < N; n++)
-            sum[n] += first + i * WARPS < last ? x[n] : 0;
+            sum[n] += row0 + i * WARPS < last ? x[n] : 0;
     }
 }
 
@@ -226,89 +241,95 @@ template <class T, int N>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     sum_parts_kernel(struct parts s, uint64_t across, const T *from)
 {
+    /* shares[n * THREADS + t]: thread t's sum of its n-th column */
     SHARED(float, shares, THREADS *N);
     uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     uint64_t part = blockIdx.x / across, column = ((blockIdx.x % across) * WARP + lane) * N;
-    uint64_t batch = part / s.count, begin = first_row_of(s.first, s.rows, batch);
-    uint64_t rows = first_row_of(s.first, s.rows, batch + 1) - begin;
-    uint64_t first = (part - batch * s.count) * s.each;
-    uint64_t last = first + s.each < rows ? first + s.each : rows;
+    uint64_t expert = part / s.count, start = first_row_of(s.starts, s.rows, expert);
+    uint64_t rows = first_row_of(s.starts, s.rows, expert + 1) - start;
+    uint64_t part_first = (part - expert * s.count) * s.rows_per_part;
+    uint64_t part_last = part_first + s.rows_per_part < rows ? part_first + s.rows_per_part : rows;
     float sum[N] = {};
 
     if (column < s.width)
-        for (uint64_t row = first + warp; row < last; row += DEEP * WARPS)
-            add_rows(from + begin * s.width + column, row, last, s.width, sum);
+        for (uint64_t row = part_first + warp; row < part_last; row += DEEP * WARPS)
+            add_rows(from + start * s.width + column, row, part_last, s.width, sum);
 #pragma unroll
     for (int n = 0; n < N; n++)
         shares[n * THREADS + threadIdx.x] = sum[n];
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < WARP * N; i += THREADS) {
-        uint64_t at = (blockIdx.x % across) * WARP * N + i;
-        float whole = 0;
+        uint64_t sum_column = (blockIdx.x % across) * WARP * N + i;
+        float block_sum = 0;
 
         for (uint32_t w = 0; w < WARPS; w++)
-            whole += shares[i % N * THREADS + w * WARP + i / N];
-        if (at < s.width)
-            s.sums[part * s.width + at] = whole;
+            block_sum += shares[i % N * THREADS + w * WARP + i / N];
+        if (sum_column < s.width)
+            s.sums[part * s.width + sum_column] = block_sum;
     }
 }
 
+/* Adds up each expert's parts, and writes its row of `to`, `stride` elements long.  Columns past
+ * the width become 0, or stay as they are with `keep`. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     add_parts_kernel(struct parts s, bool keep, uint64_t stride, T *to)
 {
-    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < s.batch * stride;
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < s.experts * stride;
          i += (uint64_t)gridDim.x * THREADS) {
-        uint64_t batch = i / stride, column = i - batch * stride;
+        uint64_t expert = i / stride, column = i - expert * stride;
         float sum = 0;
 
         for (uint64_t part = 0; part < s.count && column < s.width; part++)
-            sum += s.sums[(batch * s.count + part) * s.width + column];
+            sum += s.sums[(expert * s.count + part) * s.width + column];
         to[i] = narrow<T>(keep ? widen(to[i]) + sum : sum);
     }
 }
 
 template <class T, int N>
-static cudaError_t sum_batches(const struct sum_rows *a, const struct parts &s, const T *from,
+static cudaError_t sum_experts(const struct sum_rows *a, const struct parts &s, const T *from,
                                T *to, cudaStream_t stream)
 {
-    uint64_t across = (s.width + WARP * N - 1) / (WARP * N), blocks = across * s.count * s.batch;
+    uint64_t across = (s.width + WARP * N - 1) / (WARP * N), blocks = across * s.count * s.experts;
     cudaError_t code = cudaSuccess;
 
     if (blocks)
         code = launch(sum_parts_kernel<T, N>, blocks, THREADS, stream, s, across, from);
     if (!code)
-        code = launch(add_parts_kernel<T>, blocks_for(s.batch * a->to_stride), THREADS, stream, s,
+        code = launch(add_parts_kernel<T>, blocks_for(s.experts * a->to_stride), THREADS, stream, s,
                       a->keep, a->to_stride, to);
     return code;
 }
 
-/* Processes as much of the batch at a time as scratch memory has room for its sums. */
+/* Processes as many experts at a time as scratch memory has room for their sums. */
 template <class T, int N>
 static cudaError_t sum_rows_typed(const struct sum_rows *a, const struct cuda_queue *queue)
 {
-    struct parts s = { 0,         a->rows,
-                       a->width,  (a->rows + part_rows - 1) / part_rows,
-                       part_rows, (float *)queue->scratch,
-                       NULL };
-    uint64_t room = a->width ? queue->scratch_bytes / sizeof(float) / a->width : 1;
-    uint64_t most = room < parts_most ? room : parts_most;
+    struct parts s = {};
+    uint64_t room_rows = a->width ? queue->scratch_bytes / sizeof(float) / a->width : 1;
+    uint64_t most_parts = room_rows < parts_most ? room_rows : parts_most, room_experts;
     cudaError_t code = cudaSuccess;
 
+    s.rows = a->rows;
+    s.width = a->width;
+    s.count = (a->rows + part_rows - 1) / part_rows;
+    s.rows_per_part = part_rows;
+    s.sums = (float *)queue->scratch;
     if (!a->to_stride || !a->batch)
         return cudaSuccess;
-    if (!most)
-        return cudaErrorInvalidValue; /* a row takes 32 MiB in f32 */
-    if (s.count > most) {
-        s.each = (a->rows + most - 1) / most;
-        s.count = (a->rows + s.each - 1) / s.each;
+    if (!most_parts)
+        return cudaErrorInvalidValue; /* one row of sums does not fit in scratch memory */
+    if (s.count > most_parts) {
+        s.rows_per_part = (a->rows + most_parts - 1) / most_parts;
+        s.count = (a->rows + s.rows_per_part - 1) / s.rows_per_part;
     }
-    room /= s.count ? s.count : 1;
-    for (uint64_t b = 0; !code && b < a->batch; b += s.batch) {
-        s.batch = a->batch - b < room ? a->batch - b : room;
-        s.first = a->first ? a->first + b : NULL;
-        code = sum_batches<T, N>(a, s, (const T *)a->from + (a->first ? 0 : b * a->rows * a->width),
-                                 (T *)a->to + b * a->to_stride, queue->stream);
+    room_experts = room_rows / (s.count ? s.count : 1);
+    for (uint64_t done = 0; !code && done < a->batch; done += s.experts) {
+        s.experts = a->batch - done < room_experts ? a->batch - done : room_experts;
+        s.starts = a->first ? a->first + done : NULL;
+        code =
+            sum_experts<T, N>(a, s, (const T *)a->from + (a->first ? 0 : done * a->rows * a->width),
+                              (T *)a->to + done * a->to_stride, queue->stream);
     }
     return code;
 }

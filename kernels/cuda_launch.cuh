@@ -50,13 +50,13 @@ static __device__ __forceinline__ float reciprocal_approx(float x)
     return y;
 }
 
-/* Begins to copy 16 bytes to shared memory (`there` false: 16 zero bytes).  The copy belongs to the
- * group that the thread commits next, and has ended after copies_wait(). */
-static __device__ __forceinline__ void copy_async(uint4 *to, const void *from, bool there)
+/* Begins to copy 16 bytes to shared memory (`exists` false: 16 zero bytes).  The copy belongs to
+ * the group that the thread commits next, and has ended after copies_wait(). */
+static __device__ __forceinline__ void copy_async(uint4 *to, const void *from, bool exists)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
-                 : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0));
+                 : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(exists ? 16 : 0));
 }
 static __device__ __forceinline__ void copies_commit()
 {
@@ -74,16 +74,16 @@ template <int GROUPS> static __device__ __forceinline__ void copies_wait()
 template <bool TRANSPOSED>
 static __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const uint4 *row)
 {
-    unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    unsigned address = (unsigned)__cvta_generic_to_shared(row);
 
     if (TRANSPOSED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                     : "r"(at));
+                     : "r"(address));
     else
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                     : "r"(at));
+                     : "r"(address));
 }
 
 /* c (16,8) += a (16,16) b (16,8); PTX's mma.m16n8k16 defines which lane has which elements. */

@@ -21,8 +21,8 @@ static inline struct cells in_units(const struct move *m, uint64_t units)
 }
 
 /* Finds where cell number `cell` begins on both sides, and the step between its terms, in units. */
-DEVICE void locate(const struct cells &c, uint64_t cell, uint64_t &from, uint64_t &to,
-                   uint64_t &step)
+DEVICE void locate_cell(const struct cells &c, uint64_t cell, uint64_t &from, uint64_t &to,
+                        uint64_t &step)
 {
     uint64_t j = cell / c.dims[2], k = cell - j * c.dims[2], i = j / c.dims[1];
 
@@ -38,61 +38,63 @@ struct listed_rows {
     uint64_t count, units;
 };
 
-DEVICE void locate(const struct listed_rows &r, uint64_t row, uint64_t &from, uint64_t &to,
-                   uint64_t &step)
+DEVICE void locate_cell(const struct listed_rows &r, uint64_t row, uint64_t &from, uint64_t &to,
+                        uint64_t &step)
 {
-    uint64_t low = 0, high = r.count;
+    uint64_t block = 0, end = r.count;
 
-    while (high - low > 1) {
-        uint64_t middle = (low + high) / 2;
+    while (end - block > 1) {
+        uint64_t middle = (block + end) / 2;
 
         if (r.blocks[middle].first <= row)
-            low = middle;
+            block = middle;
         else
-            high = middle;
+            end = middle;
     }
-    row -= r.blocks[low].first;
-    from = (r.blocks[low].from + row) * r.units;
-    to = (r.blocks[low].to + row) * r.units;
-    step = r.blocks[low].step * r.units;
+    row -= r.blocks[block].first;
+    from = (r.blocks[block].from + row) * r.units;
+    to = (r.blocks[block].to + row) * r.units;
+    step = r.blocks[block].step * r.units;
 }
 
+/* Copies each cell, without a conversion. */
 template <class U, class Cells>
 static __global__ void __launch_bounds__(THREADS)
     copy_kernel(Cells c, struct pieces p, const U *from, U *to)
 {
-    each_piece(p, gridDim.x, [&](uint64_t cell, uint64_t first, uint32_t step) {
-        uint64_t in, out, apart;
+    each_piece(p, gridDim.x, [&](uint64_t cell, uint64_t unit0, uint32_t step) {
+        uint64_t from_unit, to_unit, term_step;
         U unit[DEEP];
 
-        locate(c, cell, in, out, apart);
+        locate_cell(c, cell, from_unit, to_unit, term_step);
 #pragma unroll
         for (int i = 0; i < DEEP; i++)
-            if (first + i * step < p.units)
-                unit[i] = from[in + first + i * step];
+            if (unit0 + i * step < p.units)
+                unit[i] = from[from_unit + unit0 + i * step];
 #pragma unroll
         for (int i = 0; i < DEEP; i++)
-            if (first + i * step < p.units)
-                to[out + first + i * step] = unit[i];
+            if (unit0 + i * step < p.units)
+                to[to_unit + unit0 + i * step] = unit[i];
     });
 }
 
+/* Writes each cell as the sum of its terms. */
 template <class From, class To, int N, class Cells>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     sum_kernel(Cells c, struct pieces p, uint64_t terms, const From *from, To *to)
 {
-    each_piece(p, gridDim.x, [&](uint64_t cell, uint64_t first, uint32_t step) {
+    each_piece(p, gridDim.x, [&](uint64_t cell, uint64_t unit0, uint32_t step) {
         float sum[DEEP][N] = {};
-        uint64_t in, out, apart;
+        uint64_t from_unit, to_unit, term_step;
 
-        locate(c, cell, in, out, apart);
+        locate_cell(c, cell, from_unit, to_unit, term_step);
 #pragma unroll 1
         for (uint64_t t = 0; t < terms; t++)
-            add_units(from + (in + t * apart) * N, first, step, p.units, 1.0f, sum);
+            add_units(from + (from_unit + t * term_step) * N, unit0, step, p.units, 1.0f, sum);
 #pragma unroll
         for (int i = 0; i < DEEP; i++)
-            if (first + i * step < p.units)
-                store(to + (out + first + i * step) * N, sum[i]);
+            if (unit0 + i * step < p.units)
+                store(to + (to_unit + unit0 + i * step) * N, sum[i]);
     });
 }
 
@@ -110,8 +112,8 @@ static inline struct listed_rows in_units(const struct move_rows *m, uint64_t un
 }
 
 template <class U, class Move>
-static cudaError_t copy(const Move *m, const struct copying &c, uint64_t block_bytes,
-                        cudaStream_t stream)
+static cudaError_t copy_cells(const Move *m, const struct copying &c, uint64_t block_bytes,
+                              cudaStream_t stream)
 {
     uint64_t units = block_bytes / sizeof(U);
     struct pieces p = pieces_of(c.cells, units);
@@ -125,15 +127,16 @@ template <class Move>
 static cudaError_t copy_bytes(const Move *m, const struct copying &c, cudaStream_t stream)
 {
     uint64_t bytes = c.block * (c.to_type == MOE_F32 ? 4 : 2);
-    uintptr_t off = ((uintptr_t)c.from | (uintptr_t)c.to | bytes) % WIDE_BYTES;
+    uintptr_t misaligned = ((uintptr_t)c.from | (uintptr_t)c.to | bytes) % WIDE_BYTES;
 
-    if (!off)
-        return copy<uint4>(m, c, bytes, stream);
-    return off % 4 == 0 ? copy<uint32_t>(m, c, bytes, stream) : copy<uint16_t>(m, c, bytes, stream);
+    if (!misaligned)
+        return copy_cells<uint4>(m, c, bytes, stream);
+    return misaligned % 4 == 0 ? copy_cells<uint32_t>(m, c, bytes, stream)
+                               : copy_cells<uint16_t>(m, c, bytes, stream);
 }
 
 template <class From, class To, int N, class Move>
-static cudaError_t sum(const Move *m, const struct copying &c, cudaStream_t stream)
+static cudaError_t sum_cells(const Move *m, const struct copying &c, cudaStream_t stream)
 {
     struct pieces p = pieces_of(c.cells, c.block / N);
     auto cells = in_units(m, c.block / N);
@@ -143,14 +146,14 @@ static cudaError_t sum(const Move *m, const struct copying &c, cudaStream_t stre
 }
 
 template <class From, class To, class Move>
-static cudaError_t sum_from_to(const Move *m, const struct copying &c, cudaStream_t s)
+static cudaError_t sum_from_to(const Move *m, const struct copying &c, cudaStream_t stream)
 {
     /* As many elements as fill 16 bytes in the narrower type. */
     constexpr int wide = WIDE_BYTES / (int)(sizeof(From) < sizeof(To) ? sizeof(From) : sizeof(To));
 
     if (c.block % wide == 0 && aligned(c.from) && aligned(c.to))
-        return sum<From, To, wide>(m, c, s);
-    return sum<From, To, 1>(m, c, s);
+        return sum_cells<From, To, wide>(m, c, stream);
+    return sum_cells<From, To, 1>(m, c, stream);
 }
 
 template <class From, class Move>

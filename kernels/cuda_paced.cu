@@ -43,15 +43,15 @@ int cuda_paced_begin(struct paced *p, cudaStream_t stream)
 
 int cuda_paced_copy(struct paced *p, void *to, const void *from, size_t bytes, cudaStream_t stream)
 {
-    uint64_t part = (p->all + PIECES_MOST - 1) / PIECES_MOST;
-    uint64_t piece = part > PIECE_BYTES_LEAST ? part : PIECE_BYTES_LEAST;
+    uint64_t equal_part = (p->all + PIECES_MOST - 1) / PIECES_MOST;
+    uint64_t piece_bytes = equal_part > PIECE_BYTES_LEAST ? equal_part : PIECE_BYTES_LEAST;
 
-    for (size_t at = 0; at < bytes; at += piece) {
-        size_t n = bytes - at < piece ? bytes - at : piece;
+    for (size_t offset = 0; offset < bytes; offset += piece_bytes) {
+        size_t n = bytes - offset < piece_bytes ? bytes - offset : piece_bytes;
 
         if (p->bytes)
             TRY(wait_for_bytes(p, p->bytes, stream));
-        TRY(cuda_copy_beside((char *)to + at, (const char *)from + at, n, stream));
+        TRY(cuda_copy_beside((char *)to + offset, (const char *)from + offset, n, stream));
         p->bytes += n;
     }
     return OK;
@@ -96,27 +96,28 @@ static __device__ void copy_piece(char *to, const char *from, uint64_t bytes)
  * time from its own beginning, as the blocks of a communication library do. */
 static __global__ void __launch_bounds__(THREADS) copy_all(const struct virtual_copies c)
 {
-    uint64_t begun_ns = gpu_clock_ns(), passed = 0;
-    uint32_t turn = blockIdx.x;
+    uint64_t begun_ns = gpu_clock_ns(), passed_bytes = 0;
+    uint32_t next_piece = blockIdx.x;
 
     for (uint32_t i = 0; i < c.count; i++) {
         const virtual_copy &copy = c.copies[i];
-        uint64_t pieces = (copy.bytes + PIECE_BYTES - 1) / PIECE_BYTES, at = turn;
+        uint64_t pieces = (copy.bytes + PIECE_BYTES - 1) / PIECE_BYTES, piece = next_piece;
         bool paced = i >= c.own;
 
-        for (; at < pieces; at += gridDim.x) {
-            uint64_t first = at * PIECE_BYTES, left = copy.bytes - first;
+        for (; piece < pieces; piece += gridDim.x) {
+            uint64_t offset = piece * PIECE_BYTES, left = copy.bytes - offset;
 
             if (threadIdx.x == 0 && paced)
-                wait_until(begun_ns + (uint64_t)((double)(passed + first) * c.ns_per_byte));
+                wait_until(begun_ns + (uint64_t)((double)(passed_bytes + offset) * c.ns_per_byte));
             __syncthreads();
-            copy_piece(copy.to + first, copy.from + first, left < PIECE_BYTES ? left : PIECE_BYTES);
+            copy_piece(copy.to + offset, copy.from + offset,
+                       left < PIECE_BYTES ? left : PIECE_BYTES);
         }
-        turn = (uint32_t)(at - pieces);
-        passed += paced ? copy.bytes : 0;
+        next_piece = (uint32_t)(piece - pieces);
+        passed_bytes += paced ? copy.bytes : 0;
     }
     if (threadIdx.x == 0)
-        wait_until(begun_ns + (uint64_t)((double)passed * c.ns_per_byte));
+        wait_until(begun_ns + (uint64_t)((double)passed_bytes * c.ns_per_byte));
 }
 
 extern "C" int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t ctas,
@@ -127,11 +128,12 @@ extern "C" int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t c
 
 /* ---- waiting for the host */
 
+/* See cuda_wait_said(). */
 static __global__ void wait_said(volatile uint32_t *said, uint32_t turn, uint64_t most_ns)
 {
     uint64_t end_ns = gpu_clock_ns() + most_ns;
 
-    while ((int32_t)(said[0] - turn) < 0) {
+    while ((int32_t)(said[0] - turn) < 0) { /* numbers may wrap around */
         if (gpu_clock_ns() >= end_ns) {
             said[1] = turn;
             return;

@@ -1,25 +1,27 @@
 /* Experts without padding: the kernel reindex on a GPU, which sorts kept choices by expert. */
 #include "cuda_rows.cuh"
 
+/* Finds where each expert's rows begin.  One warp adds them up, 32 experts at a time. */
 static __global__ void __launch_bounds__(WARP) first_kernel(struct reindex r)
 {
     uint32_t lane = threadIdx.x;
-    int64_t before = 0;
+    int64_t rows_before = 0;
 
     if (lane == 0)
         r.first[0] = 0;
-    for (uint32_t base = 0; base < r.experts; base += WARP) {
-        uint32_t e = base + lane;
+    for (uint32_t expert0 = 0; expert0 < r.experts; expert0 += WARP) {
+        uint32_t e = expert0 + lane;
         uint64_t capacity = r.capacities && e < r.experts ? r.capacities[e] : r.capacity;
         int64_t rows = e < r.experts ? (int64_t)min((uint64_t)r.needed[e], capacity) : 0;
 
         rows = warp_running_sum(rows);
         if (e < r.experts)
-            r.first[e + 1] = before + rows;
-        before += __shfl_sync(all_lanes, rows, WARP - 1);
+            r.first[e + 1] = rows_before + rows;
+        rows_before += __shfl_sync(all_lanes, rows, WARP - 1);
     }
 }
 
+/* Writes the choice of each row. */
 static __global__ void __launch_bounds__(THREADS) choice_kernel(struct reindex r, uint64_t choices)
 {
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < choices;

@@ -6,6 +6,7 @@ DEVICE uint32_t node_of(const struct listed_choices &c, int32_t expert)
     return (uint32_t)expert / (c.experts / c.nodes);
 }
 
+/* The place of a node among those listed for a token; `count` if it is not listed. */
 DEVICE uint32_t find_node(const struct sent_choice *listed, uint32_t count, uint32_t node)
 {
     uint32_t i = 0;
@@ -19,21 +20,21 @@ DEVICE uint32_t find_node(const struct sent_choice *listed, uint32_t count, uint
 static __global__ void __launch_bounds__(THREADS) list_nodes_kernel(struct list_nodes l)
 {
     const struct listed_choices &c = l.choices;
-    uint32_t fan = most_nodes_per_token(&c);
+    uint32_t most_nodes = most_nodes_per_token(&c);
 
     for (uint64_t t = (uint64_t)blockIdx.x * THREADS + threadIdx.x; t < c.tokens;
          t += (uint64_t)gridDim.x * THREADS) {
-        struct sent_choice *to = l.to + t * fan;
+        struct sent_choice *listed = l.to + t * most_nodes;
         uint32_t count = 0;
 
-        for (uint64_t i = t * c.top_k; i < (t + 1) * c.top_k; i++) {
-            uint32_t node = c.slot[i] < 0 ? 0 : node_of(c, c.expert[i]);
+        for (uint64_t choice = t * c.top_k; choice < (t + 1) * c.top_k; choice++) {
+            uint32_t node = c.slot[choice] < 0 ? 0 : node_of(c, c.expert[choice]);
 
-            if (c.slot[i] >= 0 && find_node(to, count, node) == count)
-                to[count++] = { (int32_t)node, 1 };
+            if (c.slot[choice] >= 0 && find_node(listed, count, node) == count)
+                listed[count++] = { (int32_t)node, 1 };
         }
-        while (count < fan)
-            to[count++] = { -1, 0 };
+        while (count < most_nodes)
+            listed[count++] = { -1, 0 };
     }
 }
 
@@ -52,33 +53,34 @@ static __global__ void __launch_bounds__(THREADS) label_rows_kernel(struct label
     const struct listed_choices &c = l.choices;
     uint64_t labels = (uint64_t)c.tokens * most_nodes_per_token(&c) * c.top_k;
 
-    for (uint64_t n = (uint64_t)blockIdx.x * THREADS + threadIdx.x; n < labels;
-         n += (uint64_t)gridDim.x * THREADS) {
-        uint64_t listed = n / c.top_k, j = n % c.top_k;
-        uint64_t i = listed / most_nodes_per_token(&c) * c.top_k + j;
-        int64_t slot = l.at.slot[listed];
-        uint32_t node = (uint32_t)l.at.node[listed], local = c.experts / c.nodes;
-        bool here;
+    for (uint64_t label = (uint64_t)blockIdx.x * THREADS + threadIdx.x; label < labels;
+         label += (uint64_t)gridDim.x * THREADS) {
+        uint64_t token_node = label / c.top_k, j = label % c.top_k;
+        uint64_t choice = token_node / most_nodes_per_token(&c) * c.top_k + j;
+        int64_t slot = l.at.slot[token_node];
+        uint32_t node = (uint32_t)l.at.node[token_node], node_experts = c.experts / c.nodes;
+        bool is_here;
 
         if (slot < 0)
             continue;
-        here = c.slot[i] >= 0 && node_of(c, c.expert[i]) == node;
+        is_here = c.slot[choice] >= 0 && node_of(c, c.expert[choice]) == node;
         ((struct sent_choice *)((char *)l.to + node * l.pitch))[slot * c.top_k + j] = {
-            here ? c.expert[i] - (int32_t)(node * local) : -1, here ? l.gate[i] : 0
+            is_here ? c.expert[choice] - (int32_t)(node * node_experts) : -1,
+            is_here ? l.gate[choice] : 0
         };
     }
 }
 
 static __global__ void __launch_bounds__(THREADS) clear_labels_kernel(struct label_rows l)
 {
-    uint64_t each = l.at.rows * l.choices.top_k, labels = l.choices.nodes * each;
+    uint64_t node_labels = l.at.rows * l.choices.top_k, labels = l.choices.nodes * node_labels;
 
-    for (uint64_t n = (uint64_t)blockIdx.x * THREADS + threadIdx.x; n < labels;
-         n += (uint64_t)gridDim.x * THREADS) {
-        uint64_t node = n / each, i = n % each;
+    for (uint64_t label = (uint64_t)blockIdx.x * THREADS + threadIdx.x; label < labels;
+         label += (uint64_t)gridDim.x * THREADS) {
+        uint64_t node = label / node_labels, place = label % node_labels;
 
-        if (i >= (uint64_t)l.at.needed[node] * l.choices.top_k)
-            ((struct sent_choice *)((char *)l.to + node * l.pitch))[i] = { -1, 0 };
+        if (place >= (uint64_t)l.at.needed[node] * l.choices.top_k)
+            ((struct sent_choice *)((char *)l.to + node * l.pitch))[place] = { -1, 0 };
     }
 }
 
@@ -86,13 +88,13 @@ extern "C" int cuda_label_rows(const struct label_rows *l, const struct cuda_que
 {
     const struct listed_choices *c = &l->choices;
     uint64_t labels = (uint64_t)c->tokens * most_nodes_per_token(c) * c->top_k;
-    uint64_t room = c->nodes * l->at.rows * c->top_k;
+    uint64_t places = c->nodes * l->at.rows * c->top_k;
     cudaError_t code = cudaSuccess;
 
     if (labels)
         code = launch(label_rows_kernel, blocks_for(labels), THREADS, queue->stream, *l);
-    if (!code && room)
-        code = launch(clear_labels_kernel, blocks_for(room), THREADS, queue->stream, *l);
+    if (!code && places)
+        code = launch(clear_labels_kernel, blocks_for(places), THREADS, queue->stream, *l);
     return cuda_check(code, "label_rows");
 }
 
@@ -101,21 +103,22 @@ static __global__ void __launch_bounds__(THREADS) collect_gates_kernel(struct co
     const struct listed_choices &c = g.choices;
     uint64_t choices = (uint64_t)c.tokens * c.top_k;
 
-    for (uint64_t n = (uint64_t)blockIdx.x * THREADS + threadIdx.x; n < choices;
-         n += (uint64_t)gridDim.x * THREADS) {
-        uint64_t i = n / c.top_k * most_nodes_per_token(&c);
+    for (uint64_t choice = (uint64_t)blockIdx.x * THREADS + threadIdx.x; choice < choices;
+         choice += (uint64_t)gridDim.x * THREADS) {
+        uint64_t token_node = choice / c.top_k * most_nodes_per_token(&c);
         uint32_t node;
 
-        if (c.slot[n] < 0) {
-            g.grad_gate[n] = 0;
+        if (c.slot[choice] < 0) {
+            g.grad_gate[choice] = 0;
             continue;
         }
-        node = node_of(c, c.expert[n]);
-        while ((uint32_t)g.at.node[i] != node)
-            i++;
-        g.grad_gate[n] =
+        node = node_of(c, c.expert[choice]);
+        while ((uint32_t)g.at.node[token_node] != node)
+            token_node++;
+        g.grad_gate[choice] =
             ((const float *)((const char *)g.from +
-                             node * g.pitch))[(uint64_t)g.at.slot[i] * c.top_k + n % c.top_k];
+                             node * g.pitch))[(uint64_t)g.at.slot[token_node] * c.top_k +
+                                              choice % c.top_k];
     }
 }
 

@@ -47,19 +47,19 @@ template <int HELD> struct logits {
  * nobody need remember which experts were chosen. */
 template <int HELD> DEVICE void next_best(const logits<HELD> &mine, uint32_t &key, uint32_t &expert)
 {
-    uint32_t best = 0, at = 0xffffffffu, most;
+    uint32_t lane_key = 0, lane_expert = 0xffffffffu, best_key;
 
     mine.each([&](uint32_t e, uint32_t k) {
         bool after = k < key || (k == key && e > expert);
 
-        if (after && k > best) {
-            best = k;
-            at = e;
+        if (after && k > lane_key) {
+            lane_key = k;
+            lane_expert = e;
         }
     });
-    most = __reduce_max_sync(all_lanes, best);
-    expert = __reduce_min_sync(all_lanes, best == most ? at : 0xffffffffu);
-    key = most;
+    best_key = __reduce_max_sync(all_lanes, lane_key);
+    expert = __reduce_min_sync(all_lanes, lane_key == best_key ? lane_expert : 0xffffffffu);
+    key = best_key;
 }
 
 /* For known choices: writes the weight of each to its gate, and returns `sum` plus all weights,
@@ -80,35 +80,38 @@ DEVICE float weigh_given(const struct route &r, uint64_t token, float sum, const
     return sum;
 }
 
+/* Softmax: chooses a token's experts, and turns its logits into probabilities.  All weights are
+ * e^(logit - top). */
 template <int HELD> DEVICE void choose(const struct route &r, uint64_t token)
 {
     float *row = r.logits + token * r.experts;
     logits<HELD> mine(row, r.experts);
-    uint32_t lane = threadIdx.x % WARP, key = 0xffffffffu, expert = 0xffffffffu, most = 0;
-    float sum = 0, chosen = 0, top;
+    uint32_t lane = threadIdx.x % WARP, key = 0xffffffffu, expert = 0xffffffffu, lane_key = 0;
+    float sum = 0, chosen_sum = 0, top;
 
-    mine.each([&](uint32_t, uint32_t k) { most = k > most ? k : most; });
-    top = key_float(__reduce_max_sync(all_lanes, most));
+    mine.each([&](uint32_t, uint32_t k) { lane_key = k > lane_key ? k : lane_key; });
+    top = key_float(__reduce_max_sync(all_lanes, lane_key));
     for (uint32_t j = 0; j < r.top_k; j++) {
-        float e;
+        float weight;
 
         next_best(mine, key, expert);
-        e = expf(key_float(key) - top);
-        chosen += e;
+        weight = expf(key_float(key) - top);
+        chosen_sum += weight;
         if (lane == j % WARP) {
             r.expert[token * r.top_k + j] = (int32_t)expert;
-            r.gate[token * r.top_k + j] = e;
+            r.gate[token * r.top_k + j] = weight;
         }
     }
     if (!HELD && r.given)
-        chosen = weigh_given(r, token, ROUTE_LEAST, [&](int32_t e) { return expf(row[e] - top); });
+        chosen_sum =
+            weigh_given(r, token, ROUTE_LEAST, [&](int32_t e) { return expf(row[e] - top); });
     mine.each([&](uint32_t, uint32_t k) { sum += k ? expf(key_float(k) - top) : 0; });
     sum = warp_sum(sum);
     if (r.importance && lane == 0)
         r.importance[token] = 1 / sum;
     /* The lane that wrote a gate reads it, and the lane that read a logit overwrites it. */
     for (uint32_t j = lane; j < r.top_k; j += WARP)
-        r.gate[token * r.top_k + j] /= r.top_k > 1 ? chosen : sum;
+        r.gate[token * r.top_k + j] /= r.top_k > 1 ? chosen_sum : sum;
     mine.each([&](uint32_t e, uint32_t k) {
         if (e < r.experts)
             row[e] = expf(key_float(k) - top) / sum;
@@ -124,45 +127,47 @@ template <int HELD> static __global__ void __launch_bounds__(THREADS) choose_ker
 
 /* ---- Choosing with groups, with sigmoids, or in two levels */
 
+/* Softmax with groups, and sigmoid. */
 DEVICE void choose_scored(const struct route &r, uint64_t token)
 {
     bool sigmoids = r.router == MOE_ROUTER_SIGMOID;
     uint32_t lane = threadIdx.x % WARP, groups = r.groups ? r.groups : 1;
     uint32_t key = 0xffffffffu, expert = 0xffffffffu;
-    float *row = r.logits + token * r.experts, chosen = ROUTE_LEAST, top = 0, sum = 1, largest = 0;
+    float *row = r.logits + token * r.experts, chosen_sum = ROUTE_LEAST, top = 0, sum = 1,
+          largest = 0;
     scores s = {};
 
     s.row = row, s.bias = r.bias;
-    s.experts = r.experts, s.groups = groups, s.each = r.experts / groups;
-    s.sums = sigmoids && s.each > 1;
+    s.experts = r.experts, s.groups = groups, s.group_size = r.experts / groups;
+    s.sums_two = sigmoids && s.group_size > 1;
     for (uint32_t e = lane; e < r.experts && sigmoids; e += WARP)
         row[e] = 1 / (1 + expf(-row[e]));
     __syncwarp();
     if (r.groups && r.group_limit < groups)
         limit_groups(s, r.group_limit);
     for (uint32_t j = 0; j < r.top_k; j++) {
-        float x;
+        float weight;
 
         next_allowed(s, key, expert);
-        x = row[expert];
-        top = j ? top : x; /* the best of all is in the best group */
-        x = sigmoids ? x : expf(x - top);
-        chosen += x;
-        largest = x > largest ? x : largest;
+        weight = row[expert];
+        top = j ? top : weight; /* the best of all is in the best group */
+        weight = sigmoids ? weight : expf(weight - top);
+        chosen_sum += weight;
+        largest = weight > largest ? weight : largest;
         if (lane == j % WARP) {
             r.expert[token * r.top_k + j] = (int32_t)expert;
-            r.gate[token * r.top_k + j] = x;
+            r.gate[token * r.top_k + j] = weight;
         }
     }
     if (r.given)
-        chosen = weigh_given(r, token, ROUTE_LEAST,
-                             [&](int32_t e) { return sigmoids ? row[e] : expf(row[e] - top); });
+        chosen_sum = weigh_given(r, token, ROUTE_LEAST,
+                                 [&](int32_t e) { return sigmoids ? row[e] : expf(row[e] - top); });
     if (!sigmoids)
         sum = normalise(row, r.experts, top);
     if (r.importance && lane == 0)
         r.importance[token] = sigmoids ? largest : 1 / sum;
     for (uint32_t j = lane; j < r.top_k; j += WARP)
-        r.gate[token * r.top_k + j] /= r.top_k > 1 ? chosen : sum;
+        r.gate[token * r.top_k + j] /= r.top_k > 1 ? chosen_sum : sum;
 }
 
 /* Finds the best column of a level, and returns its probability. */
@@ -171,7 +176,7 @@ DEVICE float choose_level(float *row, uint32_t n, uint32_t &best)
     scores s = {};
     uint32_t key = 0xffffffffu;
 
-    s.row = row, s.experts = s.each = n, s.groups = 1;
+    s.row = row, s.experts = s.group_size = n, s.groups = 1;
     best = 0xffffffffu;
     next_allowed(s, key, best);
     return 1 / normalise(row, n, key_float(key));
@@ -179,17 +184,17 @@ DEVICE float choose_level(float *row, uint32_t n, uint32_t &best)
 
 DEVICE void choose_bilevel(const struct route &r, uint64_t token)
 {
-    uint32_t each = r.experts / r.groups, group, place;
-    float *row = r.logits + token * (r.groups + each);
+    uint32_t group_size = r.experts / r.groups, group, place;
+    float *row = r.logits + token * (r.groups + group_size);
     float gate = choose_level(row, r.groups, group);
 
-    gate *= choose_level(row + r.groups, each, place);
+    gate *= choose_level(row + r.groups, group_size, place);
     __syncwarp();
     if (r.given)
-        gate =
-            row[(uint32_t)r.given[token] / each] * row[r.groups + (uint32_t)r.given[token] % each];
+        gate = row[(uint32_t)r.given[token] / group_size] *
+               row[r.groups + (uint32_t)r.given[token] % group_size];
     if (threadIdx.x % WARP == 0) {
-        r.expert[token] = (int32_t)(group * each + place);
+        r.expert[token] = (int32_t)(group * group_size + place);
         r.gate[token] = gate;
         if (r.importance)
             r.importance[token] = gate;
@@ -235,23 +240,24 @@ static __global__ void __launch_bounds__(THREADS) turn_kernel(struct route r)
     SHARED(uint32_t, keys, THREADS);
 
     /* All threads of a block compare with all tokens, because they load keys for each other. */
-    for (uint64_t first = (uint64_t)blockIdx.x * THREADS; first < r.tokens;
-         first += (uint64_t)gridDim.x * THREADS) {
-        uint64_t token = first + threadIdx.x, before = 0;
-        uint32_t own = token < r.tokens ? key_of(r.importance[token]) : 0;
+    for (uint64_t block_first = (uint64_t)blockIdx.x * THREADS; block_first < r.tokens;
+         block_first += (uint64_t)gridDim.x * THREADS) {
+        uint64_t token = block_first + threadIdx.x, tokens_before = 0;
+        uint32_t token_key = token < r.tokens ? key_of(r.importance[token]) : 0;
 
-        for (uint64_t base = 0; base < r.tokens; base += THREADS) {
-            uint64_t other = base + threadIdx.x;
-            uint32_t here = (uint32_t)min(r.tokens - base, (uint64_t)THREADS);
+        for (uint64_t other_first = 0; other_first < r.tokens; other_first += THREADS) {
+            uint64_t other = other_first + threadIdx.x;
+            uint32_t count = (uint32_t)min(r.tokens - other_first, (uint64_t)THREADS);
 
             keys[threadIdx.x] = other < r.tokens ? key_of(r.importance[other]) : 0;
             __syncthreads();
-            for (uint32_t i = 0; i < here; i++)
-                before += keys[i] > own || (keys[i] == own && base + i < token);
+            for (uint32_t i = 0; i < count; i++)
+                tokens_before +=
+                    keys[i] > token_key || (keys[i] == token_key && other_first + i < token);
             __syncthreads();
         }
         if (token < r.tokens)
-            r.turn[before] = (uint32_t)token;
+            r.turn[tokens_before] = (uint32_t)token;
     }
 }
 
@@ -259,20 +265,21 @@ static __global__ void __launch_bounds__(THREADS) turn_kernel(struct route r)
 
 /* How choices are cut into ranges. */
 struct ranges {
-    uint64_t choices, each, count; /* each: choices in a range, a multiple of WARP */
-    int32_t *table;                /* (experts, count) */
+    uint64_t choices, choices_per_range, count; /* choices_per_range is a multiple of WARP */
+    int32_t *table;                             /* (experts, count) */
 };
 
 static inline struct ranges ranges_of(const struct route *r, const struct cuda_queue *queue)
 {
     struct ranges g = { (uint64_t)r->tokens * r->top_k, range_choices, 0,
                         (int32_t *)queue->scratch };
-    uint64_t room = r->experts ? queue->scratch_bytes / sizeof(*g.table) / r->experts : 1;
-    uint64_t most = room < ranges_wanted ? room : ranges_wanted;
+    uint64_t room_ranges = r->experts ? queue->scratch_bytes / sizeof(*g.table) / r->experts : 1;
+    uint64_t most_ranges = room_ranges < ranges_wanted ? room_ranges : ranges_wanted;
 
-    if (most && (g.choices + most - 1) / most > g.each)
-        g.each = ((g.choices + most - 1) / most + WARP - 1) / WARP * WARP;
-    g.count = most ? (g.choices + g.each - 1) / g.each : 0;
+    if (most_ranges && (g.choices + most_ranges - 1) / most_ranges > g.choices_per_range)
+        g.choices_per_range =
+            ((g.choices + most_ranges - 1) / most_ranges + WARP - 1) / WARP * WARP;
+    g.count = most_ranges ? (g.choices + g.choices_per_range - 1) / g.choices_per_range : 0;
     return g;
 }
 
@@ -284,38 +291,41 @@ DEVICE uint64_t choice_at(const struct route &r, uint64_t place)
     return (r.turn ? r.turn[token] : token) * r.top_k + j;
 }
 
-/* The expert of a place, counted from `base`; window_experts or more if it is not in this window.
+/* The expert of a place, counted from expert0; window_experts or more if it is not in this window.
  */
-DEVICE uint32_t expert_at(const struct route &r, uint64_t place, uint64_t end, uint32_t base)
+DEVICE uint32_t expert_at(const struct route &r, uint64_t place, uint64_t end, uint32_t expert0)
 {
-    return place < end ? (uint32_t)r.expert[choice_at(r, place)] - base : 0xffffffffu;
+    return place < end ? (uint32_t)r.expert[choice_at(r, place)] - expert0 : 0xffffffffu;
 }
 
+/* Counts each range's choices of each expert, for a window of experts at a time. */
 static __global__ void __launch_bounds__(THREADS) count_kernel(struct route r, struct ranges g)
 {
     SHARED(int32_t, counters, window_experts);
     uint32_t lane = threadIdx.x % WARP, warps = blockDim.x / WARP, window = window_experts / warps;
     uint64_t range = (uint64_t)blockIdx.x * warps + threadIdx.x / WARP;
-    uint64_t begin = range * g.each, end = begin + g.each < g.choices ? begin + g.each : g.choices;
+    uint64_t begin = range * g.choices_per_range, end = begin + g.choices_per_range < g.choices
+                                                            ? begin + g.choices_per_range
+                                                            : g.choices;
     int32_t *counter = counters + threadIdx.x / WARP * window;
 
     if (range >= g.count)
         return;
-    for (uint32_t base = 0; base < r.experts; base += window) {
-        uint32_t here = r.experts - base < window ? r.experts - base : window;
+    for (uint32_t expert0 = 0; expert0 < r.experts; expert0 += window) {
+        uint32_t experts = r.experts - expert0 < window ? r.experts - expert0 : window;
 
-        for (uint32_t e = lane; e < here; e += WARP)
+        for (uint32_t e = lane; e < experts; e += WARP)
             counter[e] = 0;
         __syncwarp();
         for (uint64_t place = begin + lane; place < end; place += WARP) {
-            uint32_t e = expert_at(r, place, end, base);
+            uint32_t e = expert_at(r, place, end, expert0);
 
-            if (e < here)
+            if (e < experts)
                 atomicAdd(&counter[e], 1);
         }
         __syncwarp();
-        for (uint32_t e = lane; e < here; e += WARP)
-            g.table[(base + e) * g.count + range] = counter[e];
+        for (uint32_t e = lane; e < experts; e += WARP)
+            g.table[(expert0 + e) * g.count + range] = counter[e];
         __syncwarp();
     }
 }
@@ -330,47 +340,53 @@ static __global__ void __launch_bounds__(THREADS) scan_kernel(struct route r, st
 
     if (expert >= r.experts)
         return;
-    for (uint64_t first = 0; first < g.count; first += WARP) {
-        int32_t own = first + lane < g.count ? row[first + lane] : 0, sum = warp_running_sum(own);
+    for (uint64_t range0 = 0; range0 < g.count; range0 += WARP) {
+        int32_t count = range0 + lane < g.count ? row[range0 + lane] : 0,
+                sum = warp_running_sum(count);
 
-        if (first + lane < g.count)
-            row[first + lane] = before + sum - own;
+        if (range0 + lane < g.count)
+            row[range0 + lane] = before + sum - count;
         before += __shfl_sync(all_lanes, sum, WARP - 1);
     }
     if (lane == 0)
         r.needed[expert] = before;
 }
 
+/* Gives slots.  A lane's slot is the counter of its expert plus the lanes before it with this
+ * expert.
+ */
 static __global__ void __launch_bounds__(THREADS) slot_kernel(struct route r, struct ranges g)
 {
     SHARED(int32_t, counters, window_experts);
     uint32_t lane = threadIdx.x % WARP, warps = blockDim.x / WARP, window = window_experts / warps;
     uint64_t range = (uint64_t)blockIdx.x * warps + threadIdx.x / WARP;
-    uint64_t begin = range * g.each, end = begin + g.each < g.choices ? begin + g.each : g.choices;
+    uint64_t begin = range * g.choices_per_range, end = begin + g.choices_per_range < g.choices
+                                                            ? begin + g.choices_per_range
+                                                            : g.choices;
     int32_t *counter = counters + threadIdx.x / WARP * window;
 
     if (range >= g.count)
         return;
-    for (uint32_t base = 0; base < r.experts; base += window) {
-        uint32_t here = r.experts - base < window ? r.experts - base : window;
+    for (uint32_t expert0 = 0; expert0 < r.experts; expert0 += window) {
+        uint32_t experts = r.experts - expert0 < window ? r.experts - expert0 : window;
 
-        for (uint32_t e = lane; e < here; e += WARP)
-            counter[e] = g.table[(base + e) * g.count + range];
+        for (uint32_t e = lane; e < experts; e += WARP)
+            counter[e] = g.table[(expert0 + e) * g.count + range];
         __syncwarp();
         /* All lanes run all iterations, because __match_any_sync() needs them. */
-        for (uint64_t first = begin; first < end; first += WARP) {
-            uint32_t e = expert_at(r, first + lane, end, base);
+        for (uint64_t place0 = begin; place0 < end; place0 += WARP) {
+            uint32_t e = expert_at(r, place0 + lane, end, expert0);
             unsigned same = __match_any_sync(all_lanes, e);
             int32_t rank = __popc(same & ((1u << lane) - 1)), slot = 0;
 
-            if (e < here) {
-                uint64_t capacity = r.capacities ? r.capacities[base + e] : r.capacity;
+            if (e < experts) {
+                uint64_t capacity = r.capacities ? r.capacities[expert0 + e] : r.capacity;
 
                 slot = counter[e] + rank;
-                r.slot[choice_at(r, first + lane)] = (uint64_t)slot < capacity ? slot : -1;
+                r.slot[choice_at(r, place0 + lane)] = (uint64_t)slot < capacity ? slot : -1;
             }
             __syncwarp();
-            if (e < here && same >> lane == 1)
+            if (e < experts && same >> lane == 1)
                 counter[e] = slot + 1; /* the last lane with this expert */
             __syncwarp();
         }
@@ -381,8 +397,10 @@ static cudaError_t give_slots(const struct route *r, const struct ranges *g, cud
 {
     /* Warps of a block share its counters; fewer warps are used where each then has a counter for
      * every expert. */
-    uint32_t fit = window_experts / (r->experts ? r->experts : 1);
-    uint32_t warps = fit < 1 ? 1 : (fit < (uint32_t)WARPS ? fit : (uint32_t)WARPS);
+    uint32_t warps_that_fit = window_experts / (r->experts ? r->experts : 1);
+    uint32_t warps = warps_that_fit < 1
+                         ? 1
+                         : (warps_that_fit < (uint32_t)WARPS ? warps_that_fit : (uint32_t)WARPS);
     uint64_t blocks = (g->count + warps - 1) / warps;
     cudaError_t code = cudaSuccess;
 
@@ -498,10 +516,11 @@ DEVICE bool has_changed(const struct route_backward &r, uint64_t token)
     return r.live && !equal_sets(r.expert + token * r.top_k, r.live + token * r.top_k, r.top_k);
 }
 
+/* The gradients of softmax.  A unit is one expert. */
 static __global__ void __launch_bounds__(THREADS)
     route_backward_kernel(struct route_backward r, struct pieces p)
 {
-    each_piece(p, gridDim.x, [&](uint64_t token, uint64_t first, uint32_t step) {
+    each_piece(p, gridDim.x, [&](uint64_t token, uint64_t unit0, uint32_t step) {
         const float *gate = r.gate + token * r.top_k, *grad = r.grad_gate + token * r.top_k;
         const int32_t *expert = r.expert + token * r.top_k;
         bool changed = has_changed(r, token);
@@ -511,19 +530,19 @@ static __global__ void __launch_bounds__(THREADS)
             dot += gate[j] * grad[j];
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
-            uint64_t e = first + i * step;
-            float slope = 0;
+            uint64_t e = unit0 + i * step;
+            float grad_logit = 0;
 
             if (e >= p.units)
                 continue;
             if (r.top_k == 1)
-                slope = (expert[0] == (int32_t)e ? dot : 0) -
-                        r.probability[token * r.experts + e] * dot;
+                grad_logit = (expert[0] == (int32_t)e ? dot : 0) -
+                             r.probability[token * r.experts + e] * dot;
             /* Normalised over the chosen experts, the gate is a softmax of their logits alone. */
             for (uint32_t j = 0; j < r.top_k && r.top_k > 1; j++)
                 if (expert[j] == (int32_t)e)
-                    slope = gate[j] * (grad[j] - dot);
-            r.grad_logits[token * r.experts + e] = changed ? 0 : slope;
+                    grad_logit = gate[j] * (grad[j] - dot);
+            r.grad_logits[token * r.experts + e] = changed ? 0 : grad_logit;
         }
     });
 }
@@ -533,29 +552,30 @@ static __global__ void __launch_bounds__(THREADS)
 static __global__ void __launch_bounds__(THREADS)
     router_backward_kernel(struct route_backward r, struct pieces p)
 {
-    each_piece(p, gridDim.x, [&](uint64_t token, uint64_t first, uint32_t step) {
+    each_piece(p, gridDim.x, [&](uint64_t token, uint64_t column0, uint32_t step) {
         const float *gate = r.gate + token * r.top_k, *grad = r.grad_gate + token * r.top_k;
         const float *probability = r.probability + token * p.units;
         const int32_t *expert = r.expert + token * r.top_k;
-        uint32_t each = (uint32_t)p.units - r.groups;
+        uint32_t group_size = (uint32_t)p.units - r.groups;
         bool changed = has_changed(r, token);
         float dot = 0;
 
         for (uint32_t j = 0; j < r.top_k; j++)
             dot += gate[j] * grad[j];
-        for (uint64_t c = first, i = 0; i < DEEP && c < p.units; i++, c += step) {
-            uint32_t column = (uint32_t)c, at;
-            float slope = 0;
+        for (uint64_t c = column0, i = 0; i < DEEP && c < p.units; i++, c += step) {
+            uint32_t column = (uint32_t)c, chosen_column;
+            float grad_logit = 0;
 
             if (r.router == MOE_ROUTER_BILEVEL) {
-                at = column < r.groups ? (uint32_t)expert[0] / each
-                                       : r.groups + (uint32_t)expert[0] % each;
-                slope = (at == column ? dot : 0) - probability[c] * dot;
+                chosen_column = column < r.groups ? (uint32_t)expert[0] / group_size
+                                                  : r.groups + (uint32_t)expert[0] % group_size;
+                grad_logit = (chosen_column == column ? dot : 0) - probability[c] * dot;
             }
             for (uint32_t j = 0; j < r.top_k && r.router == MOE_ROUTER_SIGMOID; j++)
                 if (expert[j] == (int32_t)column)
-                    slope = (r.top_k > 1 ? gate[j] * (grad[j] - dot) : dot) * (1 - probability[c]);
-            r.grad_logits[token * p.units + c] = changed ? 0 : slope;
+                    grad_logit =
+                        (r.top_k > 1 ? gate[j] * (grad[j] - dot) : dot) * (1 - probability[c]);
+            r.grad_logits[token * p.units + c] = changed ? 0 : grad_logit;
         }
     });
 }

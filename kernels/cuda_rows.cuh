@@ -24,7 +24,8 @@ static const unsigned all_lanes = 0xffffffffu;
 
 /* ---- Rows in pieces */
 
-/* `rows` rows of `units` units, cut into pieces.  2^lanes_log2 neighbouring lanes process one
+/* `rows` rows of `units` units, cut into `count` pieces, `per_row` of each row.  A unit is what one
+ * access moves.  2^lanes_log2 neighbouring lanes process one
  * piece, each up to DEEP units of one row.  So several short rows share a warp, and several warps
  * share a long row. */
 struct pieces {
@@ -57,20 +58,22 @@ static inline uint64_t piece_blocks(const struct pieces &p)
     return blocks_for(p.count << p.lanes_log2);
 }
 
-/* Calls body(row, first, step) for each of the lane's pieces.  Its units are first, first + step,
- * ... below units, at most DEEP.  Only the first `blocks` blocks of the grid take part. */
+/* Calls body(row, unit0, step) for each of the lane's pieces.  The lane's units of this row are
+ * unit0, unit0 + step, ... below units, at most DEEP.  Only the first `blocks` blocks of the grid
+ * take part. */
 template <class Body>
 DEVICE void each_piece(const struct pieces &p, uint64_t blocks, const Body &body)
 {
     uint64_t thread = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
-    uint64_t step = blocks * THREADS >> p.lanes_log2;
+    uint64_t piece_step = blocks * THREADS >> p.lanes_log2;
     uint32_t lanes = 1u << p.lanes_log2;
 
-    for (uint64_t i = thread >> p.lanes_log2; i < p.count; i += step) {
-        uint64_t row = p.per_row == 1 ? i : i / p.per_row;
-        uint64_t first = ((i - row * p.per_row) * DEEP << p.lanes_log2) + (thread & (lanes - 1));
+    for (uint64_t piece = thread >> p.lanes_log2; piece < p.count; piece += piece_step) {
+        uint64_t row = p.per_row == 1 ? piece : piece / p.per_row;
+        uint64_t unit0 =
+            ((piece - row * p.per_row) * DEEP << p.lanes_log2) + (thread & (lanes - 1));
 
-        body(row, first, lanes);
+        body(row, unit0, lanes);
     }
 }
 
@@ -208,30 +211,31 @@ template <class T, int N> DEVICE void store(T *to, const float (&values)[N])
     pack<T, N>::of(values).store(to);
 }
 
-/* Loads units first, first + step, ... of a row with at least one unit.  Past the end it loads the
+/* Loads units unit0, unit0 + step, ... of a row with at least one unit.  Past the end it loads the
  * last unit again, which the caller ignores: the compiler keeps loads together only without
  * conditions.  A kernel loads all its units before it stores any; the compiler cannot reorder them
  * where pointers could be equal. */
 template <class T, int N, int COUNT>
-DEVICE void load_units(const T *row, uint64_t first, uint64_t step, uint64_t units,
+DEVICE void load_units(const T *row, uint64_t unit0, uint64_t step, uint64_t units,
                        pack<T, N> (&to)[COUNT])
 {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-        uint64_t unit = first + i * step;
+        uint64_t unit = unit0 + i * step;
 
         to[i] = pack<T, N>::load(row + min(unit, units - 1) * N);
     }
 }
 
-/* Adds scale times these units to sum; the sums past the end are not stored. */
+/* Adds scale times the units that load_units() loads to sum; the sums past the end are not stored.
+ */
 template <class T, int N, int COUNT>
-DEVICE void add_units(const T *row, uint64_t first, uint64_t step, uint64_t units, float scale,
+DEVICE void add_units(const T *row, uint64_t unit0, uint64_t step, uint64_t units, float scale,
                       float (&sum)[COUNT][N])
 {
     pack<T, N> in[COUNT];
 
-    load_units(row, first, step, units, in);
+    load_units(row, unit0, step, units, in);
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         float x[N];
@@ -246,17 +250,17 @@ DEVICE void add_units(const T *row, uint64_t first, uint64_t step, uint64_t unit
 /* ---- Owners of rows */
 
 /* Finds the owner (expert) of a row: the last of `count` whose rows begin at or before it.  Owner i
- * begins at first[i]; first NULL: at i * rows. */
-DEVICE uint64_t owner_of(const uint64_t *first, uint64_t count, uint64_t rows, uint64_t row)
+ * begins at row starts[i]; starts NULL: at row i * rows. */
+DEVICE uint64_t owner_of(const uint64_t *starts, uint64_t count, uint64_t rows, uint64_t row)
 {
     uint64_t low = 0, high = count;
 
-    if (!first)
+    if (!starts)
         return row / rows;
     while (high - low > 1) {
         uint64_t middle = (low + high) / 2;
 
-        if (first[middle] <= row)
+        if (starts[middle] <= row)
             low = middle;
         else
             high = middle;
@@ -264,9 +268,9 @@ DEVICE uint64_t owner_of(const uint64_t *first, uint64_t count, uint64_t rows, u
     return low;
 }
 
-DEVICE uint64_t first_row_of(const uint64_t *first, uint64_t rows, uint64_t owner)
+DEVICE uint64_t first_row_of(const uint64_t *starts, uint64_t rows, uint64_t owner)
 {
-    return first ? first[owner] : owner * rows;
+    return starts ? starts[owner] : owner * rows;
 }
 
 DEVICE float warp_sum(float x)

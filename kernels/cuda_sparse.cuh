@@ -4,7 +4,8 @@
 
 #include "cuda_tile.cuh"
 
-/* ---- Loads and stores of C neighbouring elements of a row, of which `left` exist */
+/* ---- Loads and stores of C neighbouring elements of a row, of which `left` exist.  WIDE: rows
+ * allow accesses of 16 bytes. */
 
 /* Two elements for one access. */
 template <class T> struct alignas(2 * sizeof(T)) two {
@@ -45,7 +46,7 @@ DEVICE void store_some(T *to, uint64_t left, const float (&values)[C])
     }
 }
 
-/* ---- The factors of a tile */
+/* ---- The factors of a tile: the tokens of kept choices, or rows in order */
 
 template <class T> DEVICE lines<T> tokens_of(const struct kept_rows &at, const void *tokens)
 {

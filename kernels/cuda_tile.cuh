@@ -11,6 +11,8 @@
 
 #include "cuda_rows.cuh"
 
+/* SLAB_BYTES: of each line in a slab.  SLABS: slabs in shared memory.  ROWS_EACH: rows of a thread.
+ */
 enum { TILE_ROWS = 128, SLAB_BYTES = 64, AHEAD = 2, SLABS = AHEAD + 1, ROWS_EACH = 8 };
 
 template <class T> struct tile {
@@ -60,14 +62,15 @@ template <class T> DEVICE void copy_one_by_one(uint4 *to, const T *from, uint32_
     memcpy(to, element, sizeof(element));
 }
 
-/* Copies 16 bytes; elements that do not exist become zero, and are not read. */
+/* Copies 16 bytes, of which `left` elements exist if the line does.  Elements that do not exist
+ * become zero, and are not read. */
 template <class T, bool WIDE>
-DEVICE void copy_piece(uint4 *to, const T *from, bool there, uint32_t left)
+DEVICE void copy_piece(uint4 *to, const T *from, bool is_line, uint32_t left)
 {
     if (WIDE)
-        copy_async(to, from, there);
+        copy_async(to, from, is_line);
     else
-        copy_one_by_one(to, from, there ? left : 0);
+        copy_one_by_one(to, from, is_line ? left : 0);
 }
 
 /* The pieces of 16 bytes that a thread copies of a slab. */
@@ -103,7 +106,7 @@ struct feed<T, WIDE, true, GATHERED, EXTENT> {
     const T *start[mine::each];
     uint32_t count, left;
 
-    __device__ __forceinline__ feed(const struct lines<T> &of, const struct window &w)
+    __device__ __forceinline__ feed(const struct lines<T> &matrix, const struct window &w)
         : count(w.count), left(w.left)
     {
 #pragma unroll
@@ -111,17 +114,17 @@ struct feed<T, WIDE, true, GATHERED, EXTENT> {
             uint64_t line = w.first + (mine::line(i) < count ? mine::line(i) : 0);
 
             if (GATHERED)
-                line = (uint32_t)of.choice[line] / of.top_k;
-            start[i] = of.base + line * of.stride + w.from + mine::column(i);
+                line = (uint32_t)matrix.choice[line] / matrix.top_k;
+            start[i] = matrix.base + line * matrix.stride + w.from + mine::column(i);
         }
     }
     __device__ __forceinline__ void fetch(uint32_t slab, uint4 *to)
     {
 #pragma unroll
         for (int i = 0; i < mine::each; i++) {
-            uint32_t skipped = slab * tile<T>::depth, column = skipped + mine::column(i);
+            uint32_t slab_first = slab * tile<T>::depth, column = slab_first + mine::column(i);
 
-            copy_piece<T, WIDE>(to + mine::word(i), start[i] + skipped,
+            copy_piece<T, WIDE>(to + mine::word(i), start[i] + slab_first,
                                 mine::line(i) < count && column < left, left - column);
         }
     }
@@ -133,9 +136,9 @@ template <class T, bool WIDE, int EXTENT> struct feed<T, WIDE, false, false, EXT
     const T *start;
     uint32_t stride, count, left;
 
-    __device__ __forceinline__ feed(const struct lines<T> &of, const struct window &w)
-        : start(of.base + w.first * of.stride + w.from), stride(of.stride), count(w.count),
-          left(w.left)
+    __device__ __forceinline__ feed(const struct lines<T> &matrix, const struct window &w)
+        : start(matrix.base + w.first * matrix.stride + w.from), stride(matrix.stride),
+          count(w.count), left(w.left)
     {
     }
     __device__ __forceinline__ void fetch(uint32_t slab, uint4 *to)
@@ -158,13 +161,13 @@ template <class T, bool WIDE, int EXTENT> struct feed<T, WIDE, false, true, EXTE
     uint32_t stride, top_k, count, left;
     uint32_t next[mine::each];
 
-    __device__ __forceinline__ feed(const struct lines<T> &of, const struct window &w)
-        : start(of.base + w.from), choice(of.choice + w.first), stride(of.stride), top_k(of.top_k),
-          count(w.count), left(w.left)
+    __device__ __forceinline__ feed(const struct lines<T> &matrix, const struct window &w)
+        : start(matrix.base + w.from), choice(matrix.choice + w.first), stride(matrix.stride),
+          top_k(matrix.top_k), count(w.count), left(w.left)
     {
-        ask(0);
+        read_choices(0);
     }
-    __device__ __forceinline__ void ask(uint32_t slab)
+    __device__ __forceinline__ void read_choices(uint32_t slab)
     {
 #pragma unroll
         for (int i = 0; i < mine::each; i++) {
@@ -183,7 +186,7 @@ template <class T, bool WIDE, int EXTENT> struct feed<T, WIDE, false, true, EXTE
             copy_piece<T, WIDE>(to + mine::word(i), from, line < count && column < left,
                                 left - column);
         }
-        ask(slab + 1);
+        read_choices(slab + 1);
     }
 };
 
@@ -200,22 +203,22 @@ template <class T, bool WEIGHED> struct weights {
     {
         if (!WEIGHED || !count)
             return;
-        ask(0);
+        read_choices(0);
         step(1);
         step(2);
     }
-    __device__ __forceinline__ void ask(uint32_t slab)
+    __device__ __forceinline__ void read_choices(uint32_t slab)
     {
         next_choice = (uint32_t)choice[min(slab * tile<T>::depth + threadIdx.x % WARP, count - 1)];
     }
-    /* From now on of() gives the gates of slab `asked` - 2. */
-    __device__ __forceinline__ void step(uint32_t asked)
+    /* From now on of() gives the gates of slab `read` - 2; reads the choices of slab `read`. */
+    __device__ __forceinline__ void step(uint32_t read)
     {
         if (!WEIGHED)
             return;
         now = next;
         next = gate[next_choice];
-        ask(asked);
+        read_choices(read);
     }
     __device__ __forceinline__ float of(int k) const
     {
@@ -231,7 +234,7 @@ template <class T, bool A_ALONG, bool B_ALONG> struct sums {
     static constexpr int lanes = 4, column_warps = 4; /* lanes and warps that share a row */
     typedef place<T, A_ALONG, TILE_ROWS> at_a;
     typedef place<T, B_ALONG, tile<T>::columns> at_b;
-    float c[4][4][4] = {};
+    float c[4][4][4] = {}; /* (16 rows, 8 columns): the 4 numbers that mma() gives a lane */
 
     DEVICE int lane()
     {
@@ -257,13 +260,13 @@ template <class T, bool A_ALONG, bool B_ALONG> struct sums {
     /* Loads 16 rows; each lane gives the address of 8 elements. */
     DEVICE void load_a(const uint4 *a, int i, int k, uint32_t (&to)[4])
     {
-        int first = first_row() + i * 16;
+        int row0 = first_row() + i * 16;
         int upper = lane() / 8 % 2, half = lane() / 16;
 
         if (A_ALONG)
-            load_matrices<false>(to, a + at_a::of(first + upper * 8 + lane() % 8, k / 8 + half));
+            load_matrices<false>(to, a + at_a::of(row0 + upper * 8 + lane() % 8, k / 8 + half));
         else
-            load_matrices<true>(to, a + at_a::of(k + half * 8 + lane() % 8, first / 8 + upper));
+            load_matrices<true>(to, a + at_a::of(k + half * 8 + lane() % 8, row0 / 8 + upper));
     }
     /* Loads columns 2 j and 2 j + 1 of the tensor cores.  ALONG permutes columns, so that a thread
      * ends with eight neighbouring ones. */
@@ -292,8 +295,8 @@ template <class T, bool A_ALONG, bool B_ALONG> struct sums {
     {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            int at = k + half * 8 + lane() % 4 * 2;
-            float first = w.of(at), second = w.of(at + 1);
+            int lane_k = k + half * 8 + lane() % 4 * 2;
+            float first = w.of(lane_k), second = w.of(lane_k + 1);
 
 #pragma unroll
             for (int j = 0; j < 4; j++)
@@ -324,8 +327,8 @@ template <class T, bool A_ALONG, bool B_ALONG> struct sums {
     }
     template <class Body> __device__ __forceinline__ void each_in_row(int r, const Body &body)
     {
-        constexpr int count = B_ALONG ? 8 : 2;
-        int first = column_warp() * 32 + lane() % 4 * count;
+        constexpr int count = B_ALONG ? 8 : 2; /* neighbouring columns of a lane */
+        int column0 = column_warp() * 32 + lane() % 4 * count;
 
 #pragma unroll
         for (int from = 0; from < 8; from += count) {
@@ -334,7 +337,7 @@ template <class T, bool A_ALONG, bool B_ALONG> struct sums {
 #pragma unroll
             for (int n = 0; n < count; n++)
                 x[n] = c[r / 2][(from + n) / 2][r % 2 * 2 + n % 2];
-            body(first + from * 4, x);
+            body(column0 + from * 4, x);
         }
     }
 };
@@ -454,7 +457,7 @@ DEVICE void tile_multiply(Feed_a &a, Feed_b &b, Weights &w, uint32_t depth, uint
         fetch(slab + AHEAD);
         if (used)
             sum.add(memory + slab % SLABS * tile<T>::slab_words, w);
-        w.step(slab + 3);
+        w.step(slab + 3); /* weights are read ahead, see struct weights */
     }
     __syncthreads();
 }

@@ -17,7 +17,8 @@ DEVICE int64_t row_of(const struct routing &r, uint64_t choice)
                     : (int64_t)first_row_of(r.first, r.rows, (uint64_t)r.expert[choice]) + slot;
 }
 
-DEVICE bool filled(const struct routing &r, uint64_t row)
+/* True where a choice has this row. */
+DEVICE bool is_filled(const struct routing &r, uint64_t row)
 {
     uint64_t expert = owner_of(r.first, r.experts, r.rows, row);
     uint64_t slot = row - first_row_of(r.first, r.rows, expert);
@@ -40,13 +41,13 @@ DEVICE void clear_unfilled(const struct routing &r, uint64_t units, U *to, uint6
     uint64_t rows = r.first ? r.rows : r.experts * r.rows;
     uint32_t lane = threadIdx.x % WARP;
 
-    for (uint64_t first = warp * ROWS_PER_WARP; first < rows; first += warps * ROWS_PER_WARP) {
-        uint64_t mine = first + lane;
-        bool empty = lane < ROWS_PER_WARP && mine < rows && !filled(r, mine);
-        unsigned left = __ballot_sync(all_lanes, empty);
+    for (uint64_t row0 = warp * ROWS_PER_WARP; row0 < rows; row0 += warps * ROWS_PER_WARP) {
+        uint64_t lane_row = row0 + lane;
+        bool empty = lane < ROWS_PER_WARP && lane_row < rows && !is_filled(r, lane_row);
+        unsigned empty_rows = __ballot_sync(all_lanes, empty);
 
-        for (; left; left &= left - 1) {
-            U *row = to + (first + (uint64_t)(__ffs((int)left) - 1)) * units;
+        for (; empty_rows; empty_rows &= empty_rows - 1) {
+            U *row = to + (row0 + (uint64_t)(__ffs((int)empty_rows) - 1)) * units;
 
 #pragma unroll 4
             for (uint64_t i = lane; i < units; i += WARP)
@@ -57,6 +58,9 @@ DEVICE void clear_unfilled(const struct routing &r, uint64_t units, U *to, uint6
 
 /* ---- encode: it copies bytes, so only the width of an access matters */
 
+/* Copies tokens in the first token_blocks blocks, and zeroes the other rows in the blocks after
+ * them.
+ */
 template <class U>
 static __global__ void __launch_bounds__(THREADS)
     encode_kernel(struct routing r, struct pieces p, uint64_t token_blocks, const U *from, U *to)
@@ -67,13 +71,13 @@ static __global__ void __launch_bounds__(THREADS)
                        (gridDim.x - token_blocks) * WARPS);
         return;
     }
-    each_piece(p, token_blocks, [&](uint64_t token, uint64_t first, uint32_t step) {
+    each_piece(p, token_blocks, [&](uint64_t token, uint64_t unit0, uint32_t step) {
         U unit[DEEP];
 
 #pragma unroll
         for (int i = 0; i < DEEP; i++)
-            if (first + i * step < p.units)
-                unit[i] = from[token * p.units + first + i * step];
+            if (unit0 + i * step < p.units)
+                unit[i] = from[token * p.units + unit0 + i * step];
         for (uint32_t j = 0; j < r.top_k; j++) {
             int64_t row = row_of(r, token * r.top_k + j);
 
@@ -81,8 +85,8 @@ static __global__ void __launch_bounds__(THREADS)
                 continue;
 #pragma unroll
             for (int i = 0; i < DEEP; i++)
-                if (first + i * step < p.units)
-                    to[(uint64_t)row * p.units + first + i * step] = unit[i];
+                if (unit0 + i * step < p.units)
+                    to[(uint64_t)row * p.units + unit0 + i * step] = unit[i];
         }
     });
 }
@@ -103,11 +107,11 @@ static cudaError_t encode_units(const struct encode *e, size_t row_bytes, cudaSt
 extern "C" int cuda_encode(const struct encode *e, const struct cuda_queue *queue)
 {
     size_t row_bytes = (size_t)e->routing.width * (e->dtype == MOE_F32 ? 4 : 2);
-    uintptr_t off = ((uintptr_t)e->from | (uintptr_t)e->to | row_bytes) % WIDE_BYTES;
+    uintptr_t misaligned = ((uintptr_t)e->from | (uintptr_t)e->to | row_bytes) % WIDE_BYTES;
 
-    if (!off)
+    if (!misaligned)
         return cuda_check(encode_units<uint4>(e, row_bytes, queue->stream), "encode");
-    if (off % 4 == 0)
+    if (misaligned % 4 == 0)
         return cuda_check(encode_units<uint32_t>(e, row_bytes, queue->stream), "encode");
     return cuda_check(encode_units<uint16_t>(e, row_bytes, queue->stream), "encode");
 }
@@ -121,11 +125,11 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     combine_kernel(struct routing r, struct pieces p, const float *gate, const T *from,
                    const float *add, Out *to, uint64_t stride)
 {
-    each_piece(p, gridDim.x, [&](uint64_t token, uint64_t first, uint32_t step) {
+    each_piece(p, gridDim.x, [&](uint64_t token, uint64_t unit0, uint32_t step) {
         float sum[DEEP][N] = {};
 
         if (add)
-            add_units(add + token * stride, first, step, p.units, 1.0f, sum);
+            add_units(add + token * stride, unit0, step, p.units, 1.0f, sum);
 #pragma unroll 1
         for (uint32_t j = 0; j < r.top_k; j++) {
             uint64_t choice = token * r.top_k + j;
@@ -133,12 +137,12 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
             float scale = gate ? gate[choice] : 1.0f;
 
             if (row >= 0)
-                add_units(from + (uint64_t)row * r.width, first, step, p.units, scale, sum);
+                add_units(from + (uint64_t)row * r.width, unit0, step, p.units, scale, sum);
         }
 #pragma unroll
         for (int i = 0; i < DEEP; i++)
-            if (first + i * step < p.units)
-                store(to + token * stride + (first + i * step) * N, sum[i]);
+            if (unit0 + i * step < p.units)
+                store(to + token * stride + (unit0 + i * step) * N, sum[i]);
     });
 }
 
@@ -214,21 +218,21 @@ cudaError_t add_results(const struct esmm *m, const struct results *r, uint32_t 
 
 /* Writes to = scale * grad for the held units, and returns the lane's part of grad . result. */
 template <class T, int N, int BLOCK>
-DEVICE float scale_and_dot(const pack<T, N> (&held)[DEEP], const T *result, float scale, T *to,
-                           uint64_t first, uint64_t units)
+DEVICE float scale_and_dot(const pack<T, N> (&held_grad)[DEEP], const T *result, float scale, T *to,
+                           uint64_t unit0, uint64_t units)
 {
     float dot = 0;
     pack<T, N> in[DEEP];
 
-    load_units(result, first, BLOCK, units, in);
+    load_units(result, unit0, BLOCK, units, in);
 #pragma unroll
     for (int i = 0; i < DEEP; i++) {
-        uint64_t unit = first + (uint64_t)i * BLOCK;
+        uint64_t unit = unit0 + (uint64_t)i * BLOCK;
         float grad[N], x[N], scaled[N];
 
         if (unit >= units)
             continue;
-        held[i].values(grad);
+        held_grad[i].values(grad);
         in[i].values(x);
 #pragma unroll
         for (int n = 0; n < N; n++) {
@@ -240,33 +244,34 @@ DEVICE float scale_and_dot(const pack<T, N> (&held)[DEEP], const T *result, floa
     return dot;
 }
 
-/* Handles choices first to first + WARP - 1 of a token.  `parts` has one number for each choice and
- * warp; always the same lane writes it. */
+/* Handles choices choice0 to choice0 + WARP - 1 of a token.  `parts` has one number for each choice
+ * and warp; always the same lane writes it. */
 template <class T, int N, int BLOCK>
-DEVICE void token_backward(const struct decode_backward &d, uint64_t token, uint32_t first,
+DEVICE void token_backward(const struct decode_backward &d, uint64_t token, uint32_t choice0,
                            uint64_t units, float *parts)
 {
     const struct routing &r = d.routing;
-    uint32_t count = min(r.top_k - first, (uint32_t)WARP);
+    uint32_t count = min(r.top_k - choice0, (uint32_t)WARP);
     constexpr uint32_t warps = BLOCK / WARP;
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 
     if (lane < count)
         parts[lane * warps + warp] = 0;
     __syncwarp();
-    for (uint64_t base = 0; base < units; base += DEEP * BLOCK) {
+    for (uint64_t held_unit0 = 0; held_unit0 < units; held_unit0 += DEEP * BLOCK) {
         pack<T, N> held[DEEP];
 
-        load_units((const T *)d.grad + token * r.width, base + threadIdx.x, BLOCK, units, held);
+        load_units((const T *)d.grad + token * r.width, held_unit0 + threadIdx.x, BLOCK, units,
+                   held);
         for (uint32_t j = 0; j < count; j++) {
-            uint64_t choice = token * r.top_k + first + j;
+            uint64_t choice = token * r.top_k + choice0 + j;
             int64_t row = row_of(r, choice);
             float dot = 0;
 
             if (row >= 0)
                 dot = warp_sum(scale_and_dot<T, N, BLOCK>(
                     held, (const T *)d.result + (uint64_t)row * r.width, d.gate[choice],
-                    (T *)d.to + (uint64_t)row * r.width, base + threadIdx.x, units));
+                    (T *)d.to + (uint64_t)row * r.width, held_unit0 + threadIdx.x, units));
             if (lane == 0)
                 parts[j * warps + warp] += dot;
         }
@@ -277,7 +282,7 @@ DEVICE void token_backward(const struct decode_backward &d, uint64_t token, uint
 
         for (uint32_t w = 0; w < warps; w++)
             dot += parts[threadIdx.x * warps + w];
-        d.grad_gate[token * r.top_k + first + threadIdx.x] = dot;
+        d.grad_gate[token * r.top_k + choice0 + threadIdx.x] = dot;
     }
     __syncthreads();
 }
@@ -296,16 +301,16 @@ static __global__ void __launch_bounds__(BLOCK, 768 / BLOCK)
         return;
     }
     for (uint64_t token = blockIdx.x; token < d.routing.tokens; token += token_blocks)
-        for (uint32_t first = 0; first < d.routing.top_k; first += WARP)
-            token_backward<T, N, BLOCK>(d, token, first, units, parts);
+        for (uint32_t choice0 = 0; choice0 < d.routing.top_k; choice0 += WARP)
+            token_backward<T, N, BLOCK>(d, token, choice0, units, parts);
 }
 
 template <class T, int N, int BLOCK>
 static cudaError_t decode_backward_blocks(const struct decode_backward *d, cudaStream_t stream)
 {
-    uint64_t warps = d->routing.width ? clear_warps(d->routing) : 0;
+    uint64_t warps_that_clear = d->routing.width ? clear_warps(d->routing) : 0;
     uint64_t token_blocks = d->routing.tokens < (1u << 30) ? d->routing.tokens : 1u << 30;
-    uint64_t blocks = token_blocks + blocks_for(warps * WARP) * (THREADS / BLOCK);
+    uint64_t blocks = token_blocks + blocks_for(warps_that_clear * WARP) * (THREADS / BLOCK);
 
     if (!blocks)
         return cudaSuccess;
