@@ -8,18 +8,18 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const struct step_time unknown = { NAN, NAN, NAN, 0, false, 0 };
+static const struct step_time unknown_step = { .us = NAN, .low_us = NAN, .high_us = NAN };
 
 struct step_time contrast_trial(const struct trial_facts *trial)
 {
     const struct spread *s = &trial->steps;
 
-    return (struct step_time){ (double)s->median_ns * 1e-3,
-                               (double)s->low_ns * 1e-3,
-                               (double)s->high_ns * 1e-3,
-                               (uint32_t)s->count,
-                               true,
-                               (uint32_t)heat_counted(&trial->heat) };
+    return (struct step_time){ .us = (double)s->median_ns * 1e-3,
+                               .low_us = (double)s->low_ns * 1e-3,
+                               .high_us = (double)s->high_ns * 1e-3,
+                               .samples = (uint32_t)s->count,
+                               .measured = true,
+                               .throttled = (uint32_t)heat_counted(&trial->heat) };
 }
 
 /* An entry's count of disturbed steps includes those of the default plan.  It is used only if the
@@ -27,12 +27,16 @@ struct step_time contrast_trial(const struct trial_facts *trial)
 struct step_time contrast_entry(const struct layer_facts *layer, const struct entry_row *entry)
 {
     const struct trial_facts *trial = facts_trial(layer, entry->bucket, &entry->plan);
-    uint32_t most = entry->throttled < entry->samples ? entry->throttled : entry->samples;
+    uint32_t throttled = entry->throttled < entry->samples ? entry->throttled : entry->samples;
 
-    return (struct step_time){
-        entry->time_us, entry->low_us,    entry->high_us,
-        entry->samples, !entry->inferred, trial ? (uint32_t)heat_counted(&trial->heat) : most
-    };
+    if (trial)
+        throttled = (uint32_t)heat_counted(&trial->heat);
+    return (struct step_time){ .us = entry->time_us,
+                               .low_us = entry->low_us,
+                               .high_us = entry->high_us,
+                               .samples = entry->samples,
+                               .measured = !entry->inferred,
+                               .throttled = throttled };
 }
 
 /* The interval comes from that of the gain, as if the time of the entry's plan were certain. */
@@ -44,16 +48,17 @@ struct step_time contrast_default(const struct layer_facts *layer, const struct 
     if (plan_is_default(&entry->plan, &layer->shape))
         return contrast_entry(layer, entry);
     if (!(entry->default_us > 0))
-        return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;
-    return (struct step_time){ entry->default_us,
-                               entry->time_us / (1 - entry->gain.low),
-                               entry->time_us / (1 - entry->gain.high),
-                               entry->samples,
-                               true,
-                               trial ? (uint32_t)heat_counted(&trial->heat) : 0 };
+        return trial && trial_usable(trial) ? contrast_trial(trial) : unknown_step;
+    return (struct step_time){ .us = entry->default_us,
+                               .low_us = entry->time_us / (1 - entry->gain.low),
+                               .high_us = entry->time_us / (1 - entry->gain.high),
+                               .samples = entry->samples,
+                               .measured = true,
+                               .throttled = trial ? (uint32_t)heat_counted(&trial->heat) : 0 };
 }
 
-/* Returns the step time that the entry has, or that was timed in its bucket; `unknown` otherwise.
+/* Returns the step time that the entry has, or that was timed in its bucket; unknown_step
+ * otherwise.
  */
 static struct step_time known_step(const struct layer_facts *layer, const struct entry_row *entry,
                                    const struct moe_plan *plan)
@@ -65,7 +70,7 @@ static struct step_time known_step(const struct layer_facts *layer, const struct
     if (plan_is_default(plan, &layer->shape))
         return contrast_default(layer, entry);
     trial = facts_trial(layer, entry->bucket, plan);
-    return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;
+    return trial && trial_usable(trial) ? contrast_trial(trial) : unknown_step;
 }
 
 /* ---- every plan at every bucket */
@@ -103,19 +108,19 @@ static int order_plans(const void *a, const void *b)
 }
 
 /* Returns the plan's times, one for each entry; NULL: nothing is known of the plan. */
-static struct step_time *row_of(const struct layer_facts *layer, const struct moe_plan *plan)
+static struct step_time *steps_of(const struct layer_facts *layer, const struct moe_plan *plan)
 {
     const struct contrasts *c = layer->contrasts;
-    const struct moe_plan *at =
+    const struct moe_plan *found =
         bsearch(plan, c->plans, c->plan_count, sizeof(*c->plans), order_plans);
 
-    return at ? c->steps + (size_t)(at - c->plans) * layer->entry_count : NULL;
+    return found ? c->steps + (size_t)(found - c->plans) * layer->entry_count : NULL;
 }
 
 /* Interpolates a ratio over log c between the entries `low` and `high`.  If one of them is `none`,
  * returns the ratio of the other. */
-static double between(const struct entry_row *entries, const double *ratios, size_t at, size_t low,
-                      size_t high, size_t none)
+static double ratio_between(const struct entry_row *entries, const double *ratios, size_t i,
+                            size_t low, size_t high, size_t none)
 {
     double part;
 
@@ -123,30 +128,31 @@ static double between(const struct entry_row *entries, const double *ratios, siz
         return high == none ? (double)NAN : ratios[high];
     if (high == none)
         return ratios[low];
-    part = log(((double)entries[at].capacity + 1) / ((double)entries[low].capacity + 1)) /
+    part = log(((double)entries[i].capacity + 1) / ((double)entries[low].capacity + 1)) /
            log(((double)entries[high].capacity + 1) / ((double)entries[low].capacity + 1));
     return ratios[low] + part * (ratios[high] - ratios[low]);
 }
 
 /* Fills the gaps of one plan's times in measured buckets: from the nearest buckets on both sides in
  * which its ratio to the default plan is known. */
-static void interpolate(const struct layer_facts *layer, struct step_time *row,
-                        const struct step_time *default_steps, double *log_ratios)
+static void interpolate_gaps(const struct layer_facts *layer, struct step_time *steps,
+                             const struct step_time *default_steps, double *log_ratios)
 {
     const struct entry_row *entries = layer->entries;
-    size_t n = layer->entry_count, low = n, high = 0;
+    size_t n = layer->entry_count, below = n, above = 0;
 
     for (size_t i = 0; i < n; i++)
-        log_ratios[i] = entries[i].inferred ? (double)NAN : log(row[i].us / default_steps[i].us);
+        log_ratios[i] = entries[i].inferred ? (double)NAN : log(steps[i].us / default_steps[i].us);
     for (size_t i = 0; i < n; i++) {
         if (isfinite(log_ratios[i]))
-            low = i;
-        for (high = high < i ? i : high; high < n && !isfinite(log_ratios[high]);)
-            high++;
-        if (isfinite(row[i].us) || entries[i].inferred)
+            below = i;
+        for (above = above < i ? i : above; above < n && !isfinite(log_ratios[above]);)
+            above++;
+        if (isfinite(steps[i].us) || entries[i].inferred)
             continue;
-        row[i].us = default_steps[i].us * exp(between(entries, log_ratios, i, low, high, n));
-        row[i].measured = false;
+        steps[i].us =
+            default_steps[i].us * exp(ratio_between(entries, log_ratios, i, below, above, n));
+        steps[i].measured = false;
     }
 }
 
@@ -166,7 +172,7 @@ static int fill_steps(const struct layer_facts *layer)
         for (size_t j = 0; j < n; j++)
             c->steps[i * n + j] = known_step(layer, &layer->entries[j], &c->plans[i]);
     for (size_t i = 0; i < c->plan_count; i++)
-        interpolate(layer, c->steps + i * n, row_of(layer, &default_plan), log_ratios);
+        interpolate_gaps(layer, c->steps + i * n, steps_of(layer, &default_plan), log_ratios);
     free(log_ratios);
     return OK;
 }
@@ -174,9 +180,9 @@ static int fill_steps(const struct layer_facts *layer)
 struct step_time contrast_step(const struct layer_facts *layer, const struct entry_row *entry,
                                const struct moe_plan *plan)
 {
-    const struct step_time *row = row_of(layer, plan);
+    const struct step_time *steps = steps_of(layer, plan);
 
-    return row ? row[entry - layer->entries] : unknown;
+    return steps ? steps[entry - layer->entries] : unknown_step;
 }
 
 uint32_t contrast_measured_buckets(const struct layer_facts *layer)
@@ -191,16 +197,16 @@ uint32_t contrast_measured_buckets(const struct layer_facts *layer)
 struct improvement contrast_static(const struct layer_facts *layer, const struct moe_plan *plan)
 {
     struct improvement sum = { .worst = -INFINITY };
-    const struct step_time *row = row_of(layer, plan);
+    const struct step_time *steps = steps_of(layer, plan);
 
-    for (size_t i = 0; row && i < layer->entry_count; i++) {
+    for (size_t i = 0; steps && i < layer->entry_count; i++) {
         const struct entry_row *e = &layer->entries[i];
-        double ratio = row[i].us / e->time_us;
+        double ratio = steps[i].us / e->time_us;
 
         if (e->inferred || !isfinite(ratio) || ratio <= 0)
             continue;
         sum.buckets++;
-        sum.measured += row[i].measured;
+        sum.measured += steps[i].measured;
         sum.mean += ratio - 1;
         sum.log_mean += log(ratio);
         sum.worst = fmax(sum.worst, ratio - 1);
@@ -221,14 +227,15 @@ size_t contrast_axes(const struct layer_facts *layer)
 static struct moe_plan without_axis(const struct layer_facts *layer, struct moe_plan plan,
                                     size_t axis)
 {
-    const struct declaration *d = layer->buckets.declared;
-    struct moe_plan usual = plan_default(&layer->shape);
+    const struct declaration *declared = layer->buckets.declared;
+    struct moe_plan default_plan = plan_default(&layer->shape);
 
-    if (d) {
-        plan.choice = declaration_with_value(d, plan.choice, axis, d->axis[axis].fallback);
+    if (declared) {
+        plan.choice =
+            declaration_with_value(declared, plan.choice, axis, declared->axis[axis].fallback);
         return plan;
     }
-    plan_set(&plan, axis, plan_value(&usual, axis));
+    plan_set(&plan, axis, plan_value(&default_plan, axis));
     return plan_canonical(plan, &layer->shape);
 }
 
@@ -255,7 +262,7 @@ struct axis_worth contrast_axis(const struct layer_facts *layer, size_t axis)
     return worth;
 }
 
-static int by_mean(const void *left, const void *right)
+static int by_log_mean(const void *left, const void *right)
 {
     const struct ranked *a = left, *b = right;
 
@@ -273,15 +280,17 @@ static int rank_plans(const struct layer_facts *layer)
     if (!c->ranked)
         return fail(ERR_NOMEM, "the order of %zu plans", layer->plan_count);
     for (size_t i = 0; i < layer->plan_count; i++) {
-        struct improvement one = contrast_static(layer, &layer->plans[i]);
-        bool first = layer->stands && plan_equal(&layer->plans[i], &layer->standing.static_plan);
+        struct improvement worth = contrast_static(layer, &layer->plans[i]);
+        bool best_of_rounds =
+            layer->has_standing && plan_equal(&layer->plans[i], &layer->standing.static_plan);
 
-        if (first)
-            one.log_mean = -INFINITY;
-        if (buckets && one.buckets == buckets && (first || 2 * one.measured >= buckets))
-            c->ranked[c->ranked_count++] = (struct ranked){ layer->plans[i], one.log_mean };
+        if (best_of_rounds)
+            worth.log_mean = -INFINITY;
+        if (buckets && worth.buckets == buckets &&
+            (best_of_rounds || 2 * worth.measured >= buckets))
+            c->ranked[c->ranked_count++] = (struct ranked){ layer->plans[i], worth.log_mean };
     }
-    qsort(c->ranked, c->ranked_count, sizeof(*c->ranked), by_mean);
+    qsort(c->ranked, c->ranked_count, sizeof(*c->ranked), by_log_mean);
     return OK;
 }
 
@@ -326,19 +335,20 @@ struct hidden contrast_hidden(const struct trial_facts *trial, const struct step
 {
     double compute = (double)trial->row.compute_ns * 1e-3;
     double comm = (double)trial->row.comm_ns * 1e-3, shorter = fmin(compute, comm);
-    double most = 1 - 1 / fmax(1, trial->row.key.plan.d);
-    double slow = isfinite(step->high_us) ? step->high_us : step->us;
-    double fast = isfinite(step->low_us) ? step->low_us : step->us;
+    double most_hidden = 1 - 1 / fmax(1, trial->row.key.plan.d);
+    double slow_us = isfinite(step->high_us) ? step->high_us : step->us;
+    double fast_us = isfinite(step->low_us) ? step->low_us : step->us;
     double halves_error =
         contrast_single_step(&trial->steps) * sqrt(compute * compute + comm * comm);
     struct hidden hidden = { (compute + comm - step->us) / shorter,
-                             (compute + comm - slow - halves_error) / shorter,
-                             (compute + comm - fast + halves_error) / shorter };
+                             (compute + comm - slow_us - halves_error) / shorter,
+                             (compute + comm - fast_us + halves_error) / shorter };
 
-    if (!(compute > 0) || !(comm > 0) || !(step->us > 0) || hidden.high < 0 || hidden.low > most)
+    if (!(compute > 0) || !(comm > 0) || !(step->us > 0) || hidden.high < 0 ||
+        hidden.low > most_hidden)
         return (struct hidden){ NAN, NAN, NAN };
-    return (struct hidden){ fmin(fmax(hidden.share, 0), most), fmax(hidden.low, 0),
-                            fmin(hidden.high, most) };
+    return (struct hidden){ fmin(fmax(hidden.share, 0), most_hidden), fmax(hidden.low, 0),
+                            fmin(hidden.high, most_hidden) };
 }
 
 /* ---- gain by traffic */
@@ -346,19 +356,23 @@ struct hidden contrast_hidden(const struct trial_facts *trial, const struct step
 struct traffic_gain contrast_traffic(const struct layer_facts *layer)
 {
     const struct traffic_layer *t = layer->traffic;
-    struct traffic_gain g = { .asked = t ? t->lost : 0, .gain = NAN };
+    struct traffic_gain g = { .lookups = t ? t->lost : 0, .gain = NAN };
     double saved_us = 0, default_us = 0;
 
     for (size_t i = 0; t && i < t->bucket_count; i++) {
         const struct entry_row *e = facts_entry(layer, t->buckets[i].bucket);
-        uint64_t n = facts_has(layer, t->buckets[i].bucket) ? traffic_unpinned(&t->buckets[i]) : 0;
+        uint64_t lookups =
+            facts_has(layer, t->buckets[i].bucket) ? traffic_unpinned(&t->buckets[i]) : 0;
 
-        g.asked += n;
+        g.lookups += lookups;
         if (!e || !isfinite(e->gain.value) || !(e->default_us > 0))
             continue;
-        *(e->inferred ? &g.inferred : &g.measured) += n;
-        saved_us += (double)n * e->default_us * e->gain.value;
-        default_us += (double)n * e->default_us;
+        if (e->inferred)
+            g.inferred += lookups;
+        else
+            g.measured += lookups;
+        saved_us += (double)lookups * e->default_us * e->gain.value;
+        default_us += (double)lookups * e->default_us;
     }
     if (default_us > 0)
         g.gain = saved_us / default_us;

@@ -66,7 +66,7 @@ const struct moe_plan *contrast_ranked(const struct layer_facts *layer, size_t p
  * look-up counts as long as a step of the default plan in its bucket.  Pinned look-ups do not
  * count, because they did not get the table's plan. */
 struct traffic_gain {
-    uint64_t asked;              /* look-ups */
+    uint64_t lookups;
     uint64_t measured, inferred; /* those of them in buckets with such an entry and its times */
     double gain; /* sum(look-ups * default's time * gain) / sum(look-ups * default's time); NAN:
                     no such look-up */

@@ -35,30 +35,30 @@ static double even_share(const struct counts_trace *t)
     return t->choices / t->experts;
 }
 
-static uint32_t rows_for(const struct counts_trace *t, double factor)
+static uint32_t rows_at_factor(const struct counts_trace *t, double factor)
 {
     double rows = ceil(factor * even_share(t) - 1e-9);
 
     return rows < 1 ? 1 : rows < UINT32_MAX - 1 ? (uint32_t)rows : UINT32_MAX - 1;
 }
 
-static int follow(struct replay_run *r, size_t step)
+static int follow_controller(struct replay_run *r, size_t step)
 {
     struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
-    struct capacity_setting *s = &r->setting;
+    struct capacity_setting *setting = &r->setting;
     const uint32_t *rows;
 
     if (step)
         TRY(moe_capacities_feed(r->controller, step - 1, counts_of(r->trace, step - 1),
                                 r->trace->experts));
     TRY(moe_capacities_at(r->controller, step, &rows, &state));
-    memcpy(s->rows, rows, r->trace->experts * sizeof(*rows));
-    s->sum = state.rows;
-    s->fullest = state.fullest;
-    s->balanced = state.balanced;
-    s->key = state.key;
-    s->key_r0 = state.key_r0;
-    s->replans = state.replans;
+    memcpy(setting->rows, rows, r->trace->experts * sizeof(*rows));
+    setting->sum = state.rows;
+    setting->fullest = state.fullest;
+    setting->balanced = state.balanced;
+    setting->key = state.key;
+    setting->key_r0 = state.key_r0;
+    setting->replans = state.replans;
     return OK;
 }
 
@@ -67,7 +67,8 @@ static int follow(struct replay_run *r, size_t step)
  * average leaves .6 to .92 of alpha, alpha becomes 1.25 of it, at most 4. */
 static void change_by_average(struct replay_run *r, size_t step)
 {
-    static const double gamma = .99, high = .92, low = .6, overhead = 1.25, most = 4;
+    static const double gamma = .99, need_high = .92, need_low = .6, alpha_over_need = 1.25,
+                        alpha_most = 4;
     const uint32_t *counts = counts_of(r->trace, step - 1);
     bool changed = false;
 
@@ -75,9 +76,9 @@ static void change_by_average(struct replay_run *r, size_t step)
         double *alpha = &r->factor[e], *need = &r->need[e];
 
         *need = gamma * *need + (1 - gamma) * counts[e] / even_share(r->trace);
-        if ((*need > high * *alpha && *alpha < most) || *need < low * *alpha) {
-            *alpha = fmin(overhead * *need, most);
-            r->setting.rows[e] = rows_for(r->trace, *alpha);
+        if ((*need > need_high * *alpha && *alpha < alpha_most) || *need < need_low * *alpha) {
+            *alpha = fmin(alpha_over_need * *need, alpha_most);
+            r->setting.rows[e] = rows_at_factor(r->trace, *alpha);
             changed = true;
         }
     }
@@ -92,28 +93,28 @@ static void change_by_average(struct replay_run *r, size_t step)
 static int open_run(const struct counts_trace *t, const struct moe_capacities_options *options,
                     enum counts_way way, struct replay_run *r)
 {
-    struct moe_capacities_options o = *options;
-    uint32_t fixed = rows_for(t, counts_static_factor);
+    struct moe_capacities_options filled = *options;
+    uint32_t static_rows = rows_at_factor(t, counts_static_factor);
 
     *r = (struct replay_run){ .trace = t };
-    o.experts = t->experts;
-    o.ranks = t->ranks;
-    if (!o.most) {
-        o.most = o.start > fixed ? o.start : fixed;
+    filled.experts = t->experts;
+    filled.ranks = t->ranks;
+    if (!filled.most) {
+        filled.most = filled.start > static_rows ? filled.start : static_rows;
         for (size_t i = 0; i < t->steps * t->experts; i++)
-            o.most = t->counts[i] > o.most ? t->counts[i] : o.most;
+            filled.most = t->counts[i] > filled.most ? t->counts[i] : filled.most;
     }
-    if (!o.start)
-        o.start = fixed < o.most ? fixed : o.most;
-    TRY(moe_capacities_open(&o, &r->controller));
+    if (!filled.start)
+        filled.start = static_rows < filled.most ? static_rows : filled.most;
+    TRY(moe_capacities_open(&filled, &r->controller));
     r->setting.rows = calloc(t->experts, sizeof(*r->setting.rows));
     r->factor = calloc(t->experts, sizeof(*r->factor));
     r->need = calloc(t->experts, sizeof(*r->need));
     if (!r->setting.rows || !r->factor || !r->need)
         return fail(ERR_NOMEM, "the capacities of %u experts", t->experts);
     for (uint32_t e = 0; e < t->experts; e++) {
-        r->setting.rows[e] = way == COUNTS_STATIC ? fixed : o.start;
-        r->factor[e] = o.start / even_share(t);
+        r->setting.rows[e] = way == COUNTS_STATIC ? static_rows : filled.start;
+        r->factor[e] = filled.start / even_share(t);
         r->need[e] = 1;
     }
     capacities_derive(r->controller, &r->setting);
@@ -121,23 +122,23 @@ static int open_run(const struct counts_trace *t, const struct moe_capacities_op
 }
 
 /* Counts the step under the rows in force.  `replans`: how often rows had changed before it. */
-static struct counts_step step_of(const struct replay_run *r, size_t step, size_t replans)
+static struct counts_step count_step(const struct replay_run *r, size_t step, size_t replans)
 {
     const uint32_t *counts = counts_of(r->trace, step), *rows = r->setting.rows;
-    struct counts_step s = { .step = step,
-                             .rows = rows,
-                             .sum = r->setting.sum,
-                             .fullest = r->setting.fullest,
-                             .balanced = r->setting.balanced,
-                             .key = r->setting.key,
-                             .key_r0 = r->setting.key_r0,
-                             .replanned = r->setting.replans != replans };
+    struct counts_step counted = { .step = step,
+                                   .rows = rows,
+                                   .sum = r->setting.sum,
+                                   .fullest = r->setting.fullest,
+                                   .balanced = r->setting.balanced,
+                                   .key = r->setting.key,
+                                   .key_r0 = r->setting.key_r0,
+                                   .replanned = r->setting.replans != replans };
 
     for (uint32_t e = 0; e < r->trace->experts; e++) {
-        s.total += counts[e];
-        s.dropped += counts[e] > rows[e] ? counts[e] - rows[e] : 0;
+        counted.total += counts[e];
+        counted.dropped += counts[e] > rows[e] ? counts[e] - rows[e] : 0;
     }
-    return s;
+    return counted;
 }
 
 int counts_replay(const struct counts_trace *trace, const struct moe_capacities_options *options,
@@ -155,21 +156,21 @@ int counts_replay(const struct counts_trace *trace, const struct moe_capacities_
     TRY_OUT(open_run(trace, options, way, &run));
     for (size_t step = 0; step < trace->steps; step++) {
         size_t replans = run.setting.replans;
-        struct counts_step s;
+        struct counts_step counted;
 
         if (way == COUNTS_FOLLOWED)
-            TRY_OUT(follow(&run, step));
+            TRY_OUT(follow_controller(&run, step));
         else if (way == COUNTS_EMA && step)
             change_by_average(&run, step);
-        s = step_of(&run, step, replans);
-        all_rows += (double)s.sum;
-        fullest += (double)s.fullest;
-        balanced += (double)s.balanced;
-        choices += (double)s.total;
-        dropped += (double)s.dropped;
-        ms += price ? price->ms(price->self, s.key, s.key_r0) : NAN;
+        counted = count_step(&run, step, replans);
+        all_rows += (double)counted.sum;
+        fullest += (double)counted.fullest;
+        balanced += (double)counted.balanced;
+        choices += (double)counted.total;
+        dropped += (double)counted.dropped;
+        ms += price ? price->ms(price->self, counted.key, counted.key_r0) : NAN;
         if (on_step)
-            on_step(self, &s);
+            on_step(self, &counted);
     }
     *out = (struct counts_sum){ .steps = trace->steps,
                                 .replans = run.setting.replans,

@@ -19,9 +19,9 @@ struct drops {
 };
 
 enum { DROP_FACTORS = 2 };
-static const double factors[DROP_FACTORS] = { 1, 0.5 };
+static const double drop_factors[DROP_FACTORS] = { 1, 0.5 };
 
-enum { TOKENS_MOST = 4096, COUNTS_BYTES = 4096 };
+enum { ROUTED_TOKENS_MAX = 4096, COUNTS_BYTES = 4096 };
 
 /* ---- the load of the experts */
 
@@ -29,14 +29,18 @@ enum { TOKENS_MOST = 4096, COUNTS_BYTES = 4096 };
  * `skew` times the mean. */
 static void fill_skew(double skew, double *popularity, uint32_t experts)
 {
-    double low = 0, high = 64;
+    enum { HALVINGS = 60 };    /* until a double hardly changes */
+    double low = 0, high = 64; /* of a */
 
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < HALVINGS; i++) {
         double a = (low + high) / 2, sum = 0;
 
         for (uint32_t e = 0; e < experts; e++)
             sum += pow(e + 1, -a);
-        *(experts / sum < skew ? &low : &high) = a;
+        if (experts / sum < skew)
+            low = a;
+        else
+            high = a;
     }
     for (uint32_t e = 0; e < experts; e++)
         popularity[e] = pow(e + 1, -low);
@@ -45,22 +49,23 @@ static void fill_skew(double skew, double *popularity, uint32_t experts)
 /* Reads "counts 12 7 ..." up to ';'.  Returns false unless there is one count for each expert. */
 static bool fill_counts(const char *text, double *popularity, uint32_t experts)
 {
-    uint32_t n = 0;
+    uint32_t count = 0;
+    const char *number;
+    char *end;
 
     if (strncmp(text, "counts", 6) != 0)
         return false; /* of several steps */
-    for (const char *at = text + strcspn(text, "0123456789"); *at && *at != ';' && n < experts;
-         at += strcspn(at, "0123456789;")) {
-        char *end;
-
-        popularity[n++] = strtod(at, &end) + 1e-3; /* an expert without tokens may get some */
-        at = end;
+    number = text + strcspn(text, "0123456789");
+    while (*number && *number != ';' && count < experts) {
+        popularity[count++] =
+            strtod(number, &end) + 1e-3; /* an expert without tokens may get some */
+        number = end + strcspn(end, "0123456789;");
     }
-    return n == experts;
+    return count == experts;
 }
 
 /* Returns the load of the last entry that has one, or "". */
-static const char *load_of(const struct layer_facts *layer)
+static const char *last_load(const struct layer_facts *layer)
 {
     const char *load = "";
 
@@ -72,7 +77,7 @@ static const char *load_of(const struct layer_facts *layer)
 int drops_read(struct store *store, struct layer_facts *layer)
 {
     static const char skew[] = "skew ", counts[] = "max/mean ";
-    const char *load = load_of(layer);
+    const char *load = last_load(layer);
     uint32_t experts = layer->shape.experts;
     char text[COUNTS_BYTES] = "";
     bool known = false;
@@ -135,40 +140,41 @@ static uint32_t next_choice(const struct routed *r, const int32_t *chosen, uint3
 static void route_token(struct routed *r, const double *popularity, uint32_t t)
 {
     int32_t *expert = r->expert + (size_t)t * r->top_k;
-    double *gate = r->gate + (size_t)t * r->top_k, all = 0, chosen = 0;
+    double *gate = r->gate + (size_t)t * r->top_k, weight_of_all = 0, weight_of_chosen = 0;
 
     for (uint32_t e = 0; e < r->experts; e++)
         r->logits[e] = (popularity ? log(popularity[e]) : 0) + logit_noise(t, e);
     for (uint32_t j = 0; j < r->top_k; j++) {
         expert[j] = (int32_t)next_choice(r, expert, j);
         gate[j] = exp(r->logits[expert[j]] - r->logits[expert[0]]);
-        chosen += gate[j];
+        weight_of_chosen += gate[j];
     }
     for (uint32_t e = 0; e < r->experts; e++)
-        all += exp(r->logits[e] - r->logits[expert[0]]);
-    r->importance[t] = 1 / all;
+        weight_of_all += exp(r->logits[e] - r->logits[expert[0]]);
+    r->importance[t] = 1 / weight_of_all;
     for (uint32_t j = 0; j < r->top_k; j++)
-        gate[j] /= r->top_k > 1 ? chosen : all;
+        gate[j] /= r->top_k > 1 ? weight_of_chosen : weight_of_all;
 }
 
 /* Orders tokens by importance, the largest first; equal ones by their number. */
 static int by_importance(const void *a, const void *b, void *importance)
 {
-    const double *of = importance;
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    const double *importance_of = importance;
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
 
-    if (of[x] != of[y])
-        return of[x] > of[y] ? -1 : 1;
-    return x < y ? -1 : 1;
+    if (importance_of[left] != importance_of[right])
+        return importance_of[left] > importance_of[right] ? -1 : 1;
+    return left < right ? -1 : 1;
 }
 
-static bool route_all(const struct layer_facts *layer, struct routed *r)
+static bool route_tokens(const struct layer_facts *layer, struct routed *r)
 {
     const struct moe_shape *s = &layer->shape;
-    double a_second = 0x1p28 / ((double)s->experts * s->top_k * s->top_k); /* tokens in about 1 s */
+    double tokens_per_second = 0x1p28 / ((double)s->experts * s->top_k * s->top_k); /* about */
     size_t choices;
 
-    *r = (struct routed){ .tokens = (uint32_t)fmin(fmin(s->tokens, TOKENS_MOST), a_second),
+    *r = (struct routed){ .tokens =
+                              (uint32_t)fmin(fmin(s->tokens, ROUTED_TOKENS_MAX), tokens_per_second),
                           .experts = s->experts,
                           .top_k = s->top_k };
     choices = (size_t)r->tokens * r->top_k;
@@ -205,30 +211,31 @@ static struct drop_shares dropped_shares(const struct routed *r, const uint32_t 
     memset(r->filled, 0, r->experts * sizeof(*r->filled));
     for (uint32_t j = 0; j < r->top_k; j++)
         for (uint32_t i = 0; i < r->tokens; i++) {
-            size_t at = (size_t)(turn ? turn[i] : i) * r->top_k + j;
-            double dropped = r->filled[r->expert[at]]++ < capacity ? 0 : 1;
+            size_t choice = (size_t)(turn ? turn[i] : i) * r->top_k + j;
+            double dropped = r->filled[r->expert[choice]]++ < capacity ? 0 : 1;
 
             all.choices += 1;
-            all.gate += r->gate[at];
+            all.gate += r->gate[choice];
             lost.choices += dropped;
-            lost.gate += dropped * r->gate[at];
+            lost.gate += dropped * r->gate[choice];
         }
     return (struct drop_shares){ lost.choices / all.choices, lost.gate / all.gate };
 }
 
 /* Routes at most TOKENS_MOST tokens by a softmax gate.  Its logits are the logarithm of the
  * experts' load plus seeded noise.  Returns false if there is no token, or no memory. */
-static bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACTORS])
+static bool measure_drops(const struct layer_facts *layer, struct drops out[DROP_FACTORS])
 {
     struct routed r;
-    bool routed = route_all(layer, &r);
+    bool routed = route_tokens(layer, &r);
 
     for (int i = 0; i < DROP_FACTORS && routed; i++) {
-        uint64_t capacity = moe_capacity(factors[i], r.top_k, r.experts, r.tokens, 0);
-        struct drop_shares token = dropped_shares(&r, NULL, capacity),
-                           priority = dropped_shares(&r, r.turn, capacity);
+        uint64_t capacity = moe_capacity(drop_factors[i], r.top_k, r.experts, r.tokens, 0);
+        struct drop_shares by_token = dropped_shares(&r, NULL, capacity),
+                           by_priority = dropped_shares(&r, r.turn, capacity);
 
-        out[i] = (struct drops){ factors[i], capacity, token.choices, token.gate, priority.gate };
+        out[i] = (struct drops){ drop_factors[i], capacity, by_token.choices, by_token.gate,
+                                 by_priority.gate };
     }
     free(r.logits);
     free(r.expert);
@@ -246,13 +253,13 @@ void drops_remarks(const struct layer_facts *layer, struct remarks *out)
     char *line;
 
     out->count = 0;
-    if (layer->shape.experts < 2 || !drops_of(layer, drops))
+    if (layer->shape.experts < 2 || !measure_drops(layer, drops))
         return;
     line = out->lines[out->count++];
     used = (size_t)snprintf(line, REMARK_BYTES,
                             "Slots by priority: a seeded softmax gate %s%s routes tokens.",
                             layer->popularity ? "under the load " : "without preferred experts",
-                            layer->popularity ? load_of(layer) : "");
+                            layer->popularity ? last_load(layer) : "");
     for (int i = 0; i < DROP_FACTORS; i++) {
         const struct drops *d = &drops[i];
 

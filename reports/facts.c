@@ -47,71 +47,73 @@ static int order_id(const void *id, const void *trial)
     return (a > b) - (a < b);
 }
 
-static int add_sample(void *self, const struct trial_row *of, const struct sample_row *sample)
+static int add_sample(void *self, const struct trial_row *row, const struct sample_row *sample)
 {
-    struct sample_reader *s = self;
-    struct trial_facts *t =
-        bsearch(&of->id, s->trials->items, s->trials->count, sizeof(*t), order_id);
+    struct sample_reader *reader = self;
+    struct trial_facts *trial =
+        bsearch(&row->id, reader->trials->items, reader->trials->count, sizeof(*trial), order_id);
     struct step_list *steps;
 
-    if (!t)
+    if (!trial)
         return OK;
-    steps = &s->steps[t - s->trials->items];
-    if (strcmp(t->load, sample->load) != 0) /* steps under another load cannot be compared */
-        remove_steps(t, steps);
-    memcpy(t->load, sample->load, sizeof(t->load));
-    heat_add(&t->heat, sample);
-    t->taken_ns += sample->ns;
-    t->search_steps += sample->kind == SAMPLE_SEARCH;
-    t->contest_steps += sample->kind == SAMPLE_CONTEST;
-    t->rounds_steps += sample->kind == SAMPLE_ROUNDS;
+    steps = &reader->steps[trial - reader->trials->items];
+    if (strcmp(trial->load, sample->load) != 0) /* steps under another load cannot be compared */
+        remove_steps(trial, steps);
+    memcpy(trial->load, sample->load, sizeof(trial->load));
+    heat_add(&trial->heat, sample);
+    trial->taken_ns += sample->ns;
+    trial->search_steps += sample->kind == SAMPLE_SEARCH;
+    trial->contest_steps += sample->kind == SAMPLE_CONTEST;
+    trial->rounds_steps += sample->kind == SAMPLE_ROUNDS;
     if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
         ARRAY_APPEND(steps->ns, steps->count, sample->ns);
     return OK;
 }
 
 /* Removes the steps of trials whose load is not that of their bucket's entry. */
-static int remove_other_loads(struct store *store, struct sample_reader *s)
+static int remove_other_loads(struct store *store, struct sample_reader *reader)
 {
-    for (size_t i = 0; i < s->trials->count; i++) {
-        struct trial_facts *t = &s->trials->items[i];
-        const struct trial_key *k = &t->row.key;
-        struct entry_row e;
-        int rc = t->heat.steps
-                     ? store_entry_get(store, k->cluster, k->shape, k->window, k->bucket, &e)
-                     : UNSUPPORTED;
+    for (size_t i = 0; i < reader->trials->count; i++) {
+        struct trial_facts *trial = &reader->trials->items[i];
+        const struct trial_key *key = &trial->row.key;
+        struct entry_row entry;
+        int rc = trial->heat.steps ? store_entry_get(store, key->cluster, key->shape, key->window,
+                                                     key->bucket, &entry)
+                                   : UNSUPPORTED;
 
         if (rc < 0)
             return rc;
-        if (!rc && strcmp(e.load, t->load) != 0)
-            remove_steps(t, &s->steps[i]);
+        if (!rc && strcmp(entry.load, trial->load) != 0)
+            remove_steps(trial, &reader->steps[i]);
     }
     return OK;
 }
 
-int trials_read(struct store *store, const struct trial_key *of, bool as_decided,
+int trials_read(struct store *store, const struct trial_key *wanted, bool as_decided,
                 struct trial_list *out)
 {
-    struct sample_reader s = { .trials = out };
+    struct sample_reader reader = { .trials = out };
     int rc;
 
     *out = (struct trial_list){ NULL, 0 };
-    TRY(store_trials(store, of->cluster, of->shape, of->window, of->bucket, add_trial, out));
+    TRY(store_trials(store, wanted->cluster, wanted->shape, wanted->window, wanted->bucket,
+                     add_trial, out));
     if (!out->count)
         return OK;
-    s.steps = calloc(out->count, sizeof(*s.steps));
-    if (!s.steps)
+    reader.steps = calloc(out->count, sizeof(*reader.steps));
+    if (!reader.steps)
         return fail(ERR_NOMEM, "the steps of %zu trials", out->count);
-    rc = of->bucket == UINT32_MAX
-             ? store_samples_all(store, add_sample, &s)
-             : store_samples(store, of->cluster, of->shape, of->window, of->bucket, add_sample, &s);
+    rc = wanted->bucket == UINT32_MAX
+             ? store_samples_all(store, add_sample, &reader)
+             : store_samples(store, wanted->cluster, wanted->shape, wanted->window, wanted->bucket,
+                             add_sample, &reader);
     if (!rc && as_decided)
-        rc = remove_other_loads(store, &s);
+        rc = remove_other_loads(store, &reader);
     for (size_t i = 0; i < out->count; i++) {
-        out->items[i].steps = spread_of(s.steps[i].ns, s.steps[i].count);
-        free(s.steps[i].ns);
+        out->items[i].steps = spread_of(reader.steps[i].ns, reader.steps[i].count);
+        free(reader.steps[i].ns);
     }
-    free(s.steps);
+    free(reader.steps);
     return rc;
 }
 
@@ -129,43 +131,45 @@ bool trial_usable(const struct trial_facts *trial)
 void trials_rival(const struct trial_facts *trials, size_t count, uint32_t bucket,
                   const struct moe_plan *plan, char text[RIVAL_TEXT_BYTES])
 {
-    const struct trial_facts *own = NULL, *best = NULL;
+    const struct trial_facts *of_plan = NULL, *best = NULL;
 
     for (const struct trial_facts *t = trials; t < trials + count; t++) {
         if (t->row.key.bucket != bucket || !t->steps.count)
             continue;
         if (plan_equal(&t->row.key.plan, plan))
-            own = t;
+            of_plan = t;
         if (t->row.state == TRIAL_OK && (!best || t->steps.median_ns < best->steps.median_ns))
             best = t;
     }
     *text = 0;
-    if (own && best && best->steps.median_ns < own->steps.median_ns)
+    if (of_plan && best && best->steps.median_ns < of_plan->steps.median_ns)
         snprintf(text, RIVAL_TEXT_BYTES, "%s took %.1f %% less time in its own %zu step%s",
                  PLAN_WORDS(&best->row.key.plan),
-                 100 * (1 - (double)best->steps.median_ns / (double)own->steps.median_ns),
+                 100 * (1 - (double)best->steps.median_ns / (double)of_plan->steps.median_ns),
                  best->steps.count, best->steps.count == 1 ? "" : "s");
 }
 
 void trials_beyond(const struct trial_facts *trials, size_t count, uint32_t bucket,
                    const struct moe_plan *plan, char text[BEYOND_TEXT_BYTES])
 {
-    const struct trial_facts *whole = NULL, *cut = NULL;
-    struct moe_plan one = *plan;
+    const struct trial_facts *unchunked = NULL, *chunked = NULL;
+    struct moe_plan one_chunk = *plan;
 
     *text = 0;
     if (plan->space || plan->d <= 1)
         return;
-    one.d = 1;
+    one_chunk.d = 1;
     for (const struct trial_facts *t = trials; t < trials + count; t++)
         if (t->row.key.bucket == bucket && trial_usable(t)) {
-            cut = plan_equal(&t->row.key.plan, plan) ? t : cut;
-            whole = plan_equal(&t->row.key.plan, &one) ? t : whole;
+            chunked = plan_equal(&t->row.key.plan, plan) ? t : chunked;
+            unchunked = plan_equal(&t->row.key.plan, &one_chunk) ? t : unchunked;
         }
-    if (whole && cut)
+    if (unchunked && chunked)
         overlap_beyond(
-            &(struct step_halves){ whole->steps, whole->row.compute_ns, whole->row.comm_ns },
-            &(struct step_halves){ cut->steps, cut->row.compute_ns, cut->row.comm_ns }, text);
+            &(struct step_halves){ unchunked->steps, unchunked->row.compute_ns,
+                                   unchunked->row.comm_ns },
+            &(struct step_halves){ chunked->steps, chunked->row.compute_ns, chunked->row.comm_ns },
+            text);
 }
 
 /* ---- entries */
@@ -178,18 +182,21 @@ bool entries_join(const struct entry_row *entry, const struct entry_row *next, u
 struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
 {
     struct plan_range r = { .buckets = (uint32_t)count, .gain = GAIN_UNKNOWN };
-    double log_us[2] = { 0 }, log_default_us[2] = { 0 }; /* sums: no claim, claim */
+    /* Sums over the entries that claim a gain, and over all others. */
+    enum { CLAIMS, OTHERS, KINDS } kind;
+    double log_us[KINDS] = { 0 }, log_default_us[KINDS] = { 0 }, counted;
     double mean = 0, low = 0, high = 0;
-    bool claims;
 
     for (const struct entry_row *e = entries; e < entries + count; e++) {
         for (int i = 0; i < ENTRY_STATE_COUNT; i++)
             r.states[i] += entry_is(e, 1u << i);
         r.disturbed += e->throttled > 0;
-        claims = isfinite(e->gain.value) && isfinite(e->gain.low) && !entry_is(e, ENTRY_UNSOUND);
-        log_us[claims] += log(e->time_us);
-        log_default_us[claims] += log(e->default_us);
-        if (claims) {
+        kind = OTHERS;
+        if (isfinite(e->gain.value) && isfinite(e->gain.low) && !entry_is(e, ENTRY_UNSOUND))
+            kind = CLAIMS;
+        log_us[kind] += log(e->time_us);
+        log_default_us[kind] += log(e->default_us);
+        if (kind == CLAIMS) {
             r.claims++;
             mean += log1p(-e->gain.value);
             low += log1p(-e->gain.low);
@@ -197,8 +204,10 @@ struct plan_range plan_range_of(const struct entry_row *entries, size_t count)
         }
     }
     /* Times are of the same entries as the gain; otherwise a row would contradict itself. */
-    r.time_us = exp(log_us[r.claims > 0] / (r.claims ? r.claims : (double)count));
-    r.default_us = exp(log_default_us[r.claims > 0] / (r.claims ? r.claims : (double)count));
+    kind = r.claims ? CLAIMS : OTHERS;
+    counted = r.claims ? r.claims : (double)count;
+    r.time_us = exp(log_us[kind] / counted);
+    r.default_us = exp(log_default_us[kind] / counted);
     if (r.claims)
         r.gain = (struct gain){ 1 - exp(mean / r.claims), 1 - exp(low / r.claims),
                                 1 - exp(high / r.claims) };
@@ -265,14 +274,14 @@ static int add_entry(void *self, const struct entry_row *entry)
 static int read_phases(struct store *store, struct facts *f)
 {
     struct row_list list;
-    size_t at = 0;
+    size_t i = 0;
 
     TRY(store_phases_all(store, &list));
     EACH_ROW (phase_row, row, list) {
-        while (at < f->trial_count && f->trials[at].row.id < row->trial)
-            at++;
-        if (at < f->trial_count && f->trials[at].row.id == row->trial)
-            f->trials[at].phases[row->phase] = row->time;
+        while (i < f->trial_count && f->trials[i].row.id < row->trial)
+            i++;
+        if (i < f->trial_count && f->trials[i].row.id == row->trial)
+            f->trials[i].phases[row->phase] = row->time;
     }
     free(list.rows);
     return OK;
@@ -359,7 +368,7 @@ static int entry_order(const void *left, const void *right, void *facts)
 }
 
 /* Orders trials of one layer, by bucket and plan alone. */
-static int place_order(const void *left, const void *right)
+static int bucket_and_plan_order(const void *left, const void *right)
 {
     const struct trial_row *a = left;
     const struct trial_facts *b = right;
@@ -375,7 +384,7 @@ static int trial_order(const void *left, const void *right, void *facts)
     struct layer_key ka = trial_key(facts, a), kb = trial_key(facts, b);
     int order = key_order(&ka, &kb);
 
-    return order ? order : place_order(&a->row, b);
+    return order ? order : bucket_and_plan_order(&a->row, b);
 }
 
 /* ---- layers */
@@ -411,8 +420,8 @@ static int read_layer(struct store *store, const struct layer_key *key, struct l
     layer->modelled = !backend_is_real(layer->cluster.backend);
     rc = store_standing_get(store, key->cluster, key->shape, key->window, &layer->standing);
     if (rc == OK)
-        rc = standing_is_current(store, &layer->standing, &layer->stands);
-    layer->stands = layer->stands && standing_is_whole(&layer->standing);
+        rc = standing_is_current(store, &layer->standing, &layer->has_standing);
+    layer->has_standing = layer->has_standing && standing_is_whole(&layer->standing);
     return rc < 0 ? rc : OK;
 }
 
@@ -440,7 +449,7 @@ static double skew_of(const char *load)
 }
 
 /* The samples of one bucket: of padded and of sparse experts, under each load. */
-struct loaded {
+struct loaded_samples {
     struct loaded_steps {
         char load[LOAD_NAME_BYTES];
         uint32_t experts; /* enum moe_experts */
@@ -449,10 +458,11 @@ struct loaded {
     size_t count;
 };
 
-static int add_loaded(void *self, const struct trial_row *trial, const struct sample_row *sample)
+static int add_loaded_sample(void *self, const struct trial_row *trial,
+                             const struct sample_row *sample)
 {
     const struct moe_plan *plan = &trial->key.plan;
-    struct loaded *l = self;
+    struct loaded_samples *loaded = self;
     struct loaded_steps fresh = { .experts = plan->e };
     struct step_list *steps;
     size_t i = 0;
@@ -460,31 +470,32 @@ static int add_loaded(void *self, const struct trial_row *trial, const struct sa
     if (!is_plain_r0(plan, plan->e) || sample->gpu.throttled == SAMPLE_SET_ASIDE ||
         !(skew_of(sample->load) > 0))
         return OK;
-    while (i < l->count &&
-           (l->items[i].experts != plan->e || strcmp(l->items[i].load, sample->load) != 0))
+    while (i < loaded->count && (loaded->items[i].experts != plan->e ||
+                                 strcmp(loaded->items[i].load, sample->load) != 0))
         i++;
     memcpy(fresh.load, sample->load, sizeof(fresh.load));
-    if (i == l->count)
-        ARRAY_APPEND(l->items, l->count, fresh);
-    steps = &l->items[i].steps;
+    if (i == loaded->count)
+        ARRAY_APPEND(loaded->items, loaded->count, fresh);
+    steps = &loaded->items[i].steps;
     ARRAY_APPEND(steps->ns, steps->count, sample->ns);
     return OK;
 }
 
 /* Adds a pair for each load under which both kinds of experts were timed. */
-static int pair_loads(const struct loaded *l, const struct trial_row *of, struct layer_facts *layer)
+static int pair_loads(const struct loaded_samples *loaded, const struct trial_row *trial,
+                      struct layer_facts *layer)
 {
-    for (size_t i = 0; i < l->count; i++)
-        for (size_t j = 0; j < l->count; j++) {
-            struct loaded_steps *a = &l->items[i], *b = &l->items[j];
-            struct load_pair pair = { skew_of(a->load), of->key.bucket, of->capacity,
+    for (size_t i = 0; i < loaded->count; i++)
+        for (size_t j = 0; j < loaded->count; j++) {
+            struct loaded_steps *padded = &loaded->items[i], *sparse = &loaded->items[j];
+            struct load_pair pair = { skew_of(padded->load), trial->key.bucket, trial->capacity,
                                       .padded.count = 0 };
 
-            if (a->experts != MOE_PADDED || b->experts != MOE_SPARSE ||
-                strcmp(a->load, b->load) != 0)
+            if (padded->experts != MOE_PADDED || sparse->experts != MOE_SPARSE ||
+                strcmp(padded->load, sparse->load) != 0)
                 continue;
-            pair.padded = spread_of(a->steps.ns, a->steps.count);
-            pair.sparse = spread_of(b->steps.ns, b->steps.count);
+            pair.padded = spread_of(padded->steps.ns, padded->steps.count);
+            pair.sparse = spread_of(sparse->steps.ns, sparse->steps.count);
             ARRAY_APPEND(layer->loads, layer->load_count, pair);
         }
     return OK;
@@ -502,16 +513,16 @@ static int order_loads(const void *a, const void *b)
 static int read_loads(struct store *store, struct layer_facts *layer)
 {
     for (size_t i = 0; i < layer->trial_count; i++) {
-        const struct trial_row *of = &layer->trials[i].row;
-        struct loaded loaded = { NULL, 0 };
+        const struct trial_row *trial = &layer->trials[i].row;
+        struct loaded_samples loaded = { NULL, 0 };
         int rc;
 
-        if (!is_plain_r0(&of->key.plan, MOE_SPARSE))
+        if (!is_plain_r0(&trial->key.plan, MOE_SPARSE))
             continue;
         rc = store_samples(store, layer->cluster_id, layer->shape_id, layer->buckets.window,
-                           of->key.bucket, add_loaded, &loaded);
+                           trial->key.bucket, add_loaded_sample, &loaded);
         if (!rc)
-            rc = pair_loads(&loaded, of, layer);
+            rc = pair_loads(&loaded, trial, layer);
         for (size_t j = 0; j < loaded.count; j++)
             free(loaded.items[j].steps.ns);
         free(loaded.items);
@@ -523,6 +534,11 @@ static int read_loads(struct store *store, struct layer_facts *layer)
 }
 
 /* ---- cutting layers off the sorted arrays */
+
+static bool same_key(struct layer_key a, struct layer_key b)
+{
+    return key_order(&a, &b) == 0;
+}
 
 static struct layer_key next_key(const struct facts *f, size_t entry, size_t trial)
 {
@@ -542,17 +558,19 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
     size_t entry = 0, trial = 0;
 
     while (entry < f->entry_count || trial < f->trial_count) {
-        struct layer_key key = next_key(f, entry, trial), at;
+        struct layer_key key = next_key(f, entry, trial);
         struct layer_facts layer = { .entries = f->entries ? f->entries + entry : NULL,
                                      .trials = f->trials ? f->trials + trial : NULL },
                            *kept;
 
-        for (; entry < f->entry_count; entry++, layer.entry_count++)
-            if (at = entry_key(f, &f->entries[entry]), key_order(&at, &key) != 0)
-                break;
-        for (; trial < f->trial_count; trial++, layer.trial_count++)
-            if (at = trial_key(f, &f->trials[trial]), key_order(&at, &key) != 0)
-                break;
+        while (entry < f->entry_count && same_key(entry_key(f, &f->entries[entry]), key)) {
+            entry++;
+            layer.entry_count++;
+        }
+        while (trial < f->trial_count && same_key(trial_key(f, &f->trials[trial]), key)) {
+            trial++;
+            layer.trial_count++;
+        }
         TRY(read_layer(store, &key, &layer));
         if (!shape_agrees(&layer.shape, shape))
             continue;
@@ -575,13 +593,13 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
 
 static int read_all(struct store *store, const char *shape, struct facts *f)
 {
-    const struct trial_key every = { .bucket = UINT32_MAX };
-    struct moe_shape any = { 0 };
+    const struct trial_key all_trials = { .bucket = UINT32_MAX };
+    struct moe_shape parsed = { 0 };
     struct trial_list trials;
     struct row_list list;
     int rc;
 
-    if (shape && shape_parse(shape, &any)) /* prints what is wrong with the text */
+    if (shape && shape_parse(shape, &parsed)) /* prints what is wrong with the text */
         return ERR_ARGUMENT;
     TRY(store_runs(store, &list));
     f->runs = list.rows;
@@ -593,7 +611,7 @@ static int read_all(struct store *store, const char *shape, struct facts *f)
     f->overrides = list.rows;
     f->override_count = list.count;
     TRY(store_entries(store, 0, 0, add_entry, f));
-    rc = trials_read(store, &every, true, &trials);
+    rc = trials_read(store, &all_trials, true, &trials);
     f->trials = trials.items;
     f->trial_count = trials.count;
     TRY(rc);
@@ -643,13 +661,13 @@ void facts_free(struct facts *facts)
 
 int facts_counts(struct facts *facts, const char *path)
 {
-    struct counts_trace any;
+    struct counts_trace trace;
     uint32_t experts;
     size_t found = 0;
 
-    TRY(counts_read(path, 1, &any));
-    experts = any.experts;
-    counts_free(&any);
+    TRY(counts_read(path, 1, &trace));
+    experts = trace.experts;
+    counts_free(&trace);
     for (size_t i = 0; i < facts->layer_count; i++) {
         struct layer_facts *layer = &facts->layers[i];
 
@@ -668,28 +686,28 @@ int facts_counts(struct facts *facts, const char *path)
 
 size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 {
-    size_t nowhere = traffic->unknown_spaces;
+    size_t without_layer = traffic->unknown_spaces;
 
     for (size_t i = 0; i < traffic->count; i++) {
-        const struct traffic_layer *t = &traffic->layers[i];
+        const struct traffic_layer *recorded = &traffic->layers[i];
         bool found = false;
 
         for (size_t j = 0; j < facts->layer_count; j++) {
             struct layer_facts *layer = &facts->layers[j];
-            struct moe_shape shape = t->shape;
+            struct moe_shape shape = recorded->shape;
 
             if (!shape.tokens)
                 shape.tokens = layer->shape.tokens;
-            if (t->window != layer->buckets.window || !shape_equal(&shape, &layer->shape))
+            if (recorded->window != layer->buckets.window || !shape_equal(&shape, &layer->shape))
                 continue;
             found = true;
             /* Traffic that gives T is preferred. */
-            if (!layer->traffic || t->shape.tokens)
-                layer->traffic = t;
+            if (!layer->traffic || recorded->shape.tokens)
+                layer->traffic = recorded;
         }
-        nowhere += !found;
+        without_layer += !found;
     }
-    return nowhere;
+    return without_layer;
 }
 
 /* ---- look-ups in a layer's facts */
@@ -730,5 +748,6 @@ const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t 
 
     if (!layer->trial_count)
         return NULL;
-    return bsearch(&wanted, layer->trials, layer->trial_count, sizeof(*layer->trials), place_order);
+    return bsearch(&wanted, layer->trials, layer->trial_count, sizeof(*layer->trials),
+                   bucket_and_plan_order);
 }

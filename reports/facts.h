@@ -38,7 +38,7 @@ struct trial_list {
 /* Reads the trials of a cluster, a shape and a bucket with their steps, but without phases.  Ids of
  * 0 and the bucket UINT32_MAX mean all.  as_decided: leaves out steps under another load than that
  * of the bucket's entry.  Call trials_free() also after an error. */
-int trials_read(struct store *store, const struct trial_key *of, bool as_decided,
+int trials_read(struct store *store, const struct trial_key *wanted, bool as_decided,
                 struct trial_list *out);
 void trials_free(struct trial_list *list);
 
@@ -121,7 +121,7 @@ struct layer_facts {
     double *popularity;           /* (E) load of the experts (drops_read()), or NULL */
     bool phases;                  /* some trial has phases */
     struct standing_row standing; /* comparison of the table as a whole */
-    bool stands;                  /* there is one, and it is of the present table */
+    bool has_standing;            /* there is one, and it is of the present table */
 };
 
 /* The facts of a database.  facts_read() makes them, facts_free() frees them. */

@@ -13,7 +13,7 @@
  * moves weights (r = 0), or the default. */
 enum entry_plan { PUBLISHED, MOVES_TOKENS, MOVES_WEIGHTS, DEFAULT_PLAN };
 
-static double time_of(const struct entry_row *e, enum entry_plan which)
+static double plan_time_us(const struct entry_row *e, enum entry_plan which)
 {
     bool published_moves_weights = e->plan.r == 0;
 
@@ -25,25 +25,25 @@ static double time_of(const struct entry_row *e, enum entry_plan which)
 }
 
 /* Interpolates the step time at a capacity between the layer's entries. */
-static double ms_of(const struct layer_facts *layer, uint32_t key, enum entry_plan which)
+static double plan_time_ms(const struct layer_facts *layer, uint32_t key, enum entry_plan which)
 {
     const struct entry_row *below = NULL;
 
     for (size_t i = 0; i < layer->entry_count; i++) {
-        const struct entry_row *e = &layer->entries[i];
-        double us = time_of(e, which), below_us, part;
+        const struct entry_row *above = &layer->entries[i];
+        double above_us = plan_time_us(above, which), below_us, part;
 
-        if (!(us > 0))
+        if (!(above_us > 0))
             continue;
-        if (e->capacity < key) {
-            below = e;
+        if (above->capacity < key) {
+            below = above;
             continue;
         }
         if (!below)
-            return us * 1e-3;
-        below_us = time_of(below, which);
-        part = (double)(key - below->capacity) / (double)(e->capacity - below->capacity);
-        return (below_us * (1 - part) + us * part) * 1e-3;
+            return above_us * 1e-3;
+        below_us = plan_time_us(below, which);
+        part = (double)(key - below->capacity) / (double)(above->capacity - below->capacity);
+        return (below_us * (1 - part) + above_us * part) * 1e-3;
     }
     return NAN;
 }
@@ -52,19 +52,19 @@ double followed_ms(void *self, uint32_t key, uint32_t key_r0)
 {
     const struct layer_facts *layer = self;
     bool one_kind = layer->entry_count > 0;
-    double tokens, weights;
+    double tokens_ms, weights_ms;
 
     if (layer->shape.layout == MOE_LAYOUT_HIDDEN)
-        return ms_of(layer, key_r0, PUBLISHED);
+        return plan_time_ms(layer, key_r0, PUBLISHED);
     /* If the table has plans of one kind only, the published plan is the best of that kind. */
     for (size_t i = 0; i < layer->entry_count; i++)
         one_kind &= layer->entries[i].no_other;
     if (key == key_r0 || one_kind)
-        return ms_of(layer, key, PUBLISHED);
-    tokens = ms_of(layer, key, MOVES_TOKENS);
-    weights = ms_of(layer, key_r0, MOVES_WEIGHTS);
-    return isnan(tokens) || isnan(weights) ? ms_of(layer, key, DEFAULT_PLAN)
-                                           : fmin(tokens, weights);
+        return plan_time_ms(layer, key, PUBLISHED);
+    tokens_ms = plan_time_ms(layer, key, MOVES_TOKENS);
+    weights_ms = plan_time_ms(layer, key_r0, MOVES_WEIGHTS);
+    return isnan(tokens_ms) || isnan(weights_ms) ? plan_time_ms(layer, key, DEFAULT_PLAN)
+                                                 : fmin(tokens_ms, weights_ms);
 }
 
 /* ---- remarks */
@@ -75,7 +75,7 @@ void followed_remarks(const struct scope *scope, struct remarks *out)
     const struct layer_facts *layer = &scope->layers[0];
     struct counts_price price = { followed_ms, (void *)(uintptr_t)layer };
     struct counts_sum sums[COUNTS_WAYS];
-    double followed, fixed;
+    double followed_step_ms, static_step_ms;
     char *sizes, *times;
 
     out->count = 0;
@@ -93,11 +93,11 @@ void followed_remarks(const struct scope *scope, struct remarks *out)
                  way ? ";" : "", counts_names[way], sums[way].factor, sums[way].fullest_factor,
                  100 * sums[way].dropped_share, sums[way].replans);
     times = out->lines[out->count++];
-    followed = sums[COUNTS_FOLLOWED].step_ms;
-    fixed = sums[COUNTS_STATIC].step_ms;
-    if (counts_remark(layer->counts) && !(followed < fixed))
+    followed_step_ms = sums[COUNTS_FOLLOWED].step_ms;
+    static_step_ms = sums[COUNTS_STATIC].step_ms;
+    if (counts_remark(layer->counts) && !(followed_step_ms < static_step_ms))
         snprintf(times, REMARK_BYTES, "%s", counts_remark(layer->counts));
-    else if (isnan(followed) || isnan(fixed))
+    else if (isnan(followed_step_ms) || isnan(static_step_ms))
         snprintf(times, REMARK_BYTES,
                  "The step time at these capacities is not known: the table ends below the "
                  "capacity of the fullest rank, or of the static factor.");
@@ -108,8 +108,9 @@ void followed_remarks(const struct scope *scope, struct remarks *out)
             "static factor %.2g: %.1f %% less.  With r >= 1 all ranks wait for the fullest rank.  "
             "If experts were spread over the ranks by load, it would need %.3g rows per choice "
             "instead of %.3g.",
-            followed, fixed, counts_static_factor, 100 * (1 - followed / fixed),
-            sums[COUNTS_FOLLOWED].balanced_factor, sums[COUNTS_FOLLOWED].fullest_factor);
+            followed_step_ms, static_step_ms, counts_static_factor,
+            100 * (1 - followed_step_ms / static_step_ms), sums[COUNTS_FOLLOWED].balanced_factor,
+            sums[COUNTS_FOLLOWED].fullest_factor);
 }
 
 /* ---- the plot */
@@ -128,23 +129,23 @@ struct bins {
     const struct counts_price *price;
 };
 
-static void bins_add(void *self, const struct counts_step *s)
+static void bins_add(void *self, const struct counts_step *step)
 {
     struct bins *b = self;
-    size_t bin = s->step / b->steps_each;
+    size_t bin = step->step / b->steps_each;
     uint32_t experts = b->trace->experts;
 
     for (uint32_t e = 0; e < experts; e++) {
-        double need = b->trace->counts[s->step * experts + e] / b->even;
+        double need = b->trace->counts[step->step * experts + e] / b->even;
 
         b->need[bin * experts + e] = fmax(b->need[bin * experts + e], need);
-        b->factor[bin * experts + e] = fmax(b->factor[bin * experts + e], s->rows[e] / b->even);
+        b->factor[bin * experts + e] = fmax(b->factor[bin * experts + e], step->rows[e] / b->even);
     }
-    b->dropped[bin] += (double)s->dropped;
-    b->chosen[bin] += (double)s->total;
-    b->mean[bin] = fmax(b->mean[bin], (double)s->sum / b->trace->choices);
-    b->ms[bin] =
-        fmax(b->ms[bin], b->price->ms(b->price->self, s->key, s->key_r0)); /* passes over NAN */
+    b->dropped[bin] += (double)step->dropped;
+    b->chosen[bin] += (double)step->total;
+    b->mean[bin] = fmax(b->mean[bin], (double)step->sum / b->trace->choices);
+    b->ms[bin] = fmax(b->ms[bin],
+                      b->price->ms(b->price->self, step->key, step->key_r0)); /* passes over NAN */
 }
 
 static void bins_clear(struct bins *b)
@@ -174,7 +175,8 @@ static bool bins_open(const struct layer_facts *layer, const struct counts_price
     return b->need && b->factor && b->mean && b->ms && b->dropped && b->chosen;
 }
 
-/* Writes the points of one rule, all experts together. */
+/* Writes the points of one rule, all experts together.  Columns: first step; rows over choices;
+ * choices dropped in %; step in ms. */
 static void write_rule(struct series *s, const struct bins *b, int way)
 {
     series_block(s, counts_names[way]);
@@ -189,6 +191,7 @@ static void write_rule(struct series *s, const struct bins *b, int way)
     }
 }
 
+/* Columns: first step; rows, then choices of the expert, both over the even share. */
 static void write_experts(struct series *s, const struct bins *b)
 {
     char name[32];
@@ -197,9 +200,9 @@ static void write_experts(struct series *s, const struct bins *b)
         snprintf(name, sizeof(name), "expert %u", e);
         series_block(s, name);
         for (size_t i = 0; i < b->count; i++) {
-            size_t at = i * b->trace->experts + e;
+            size_t point = i * b->trace->experts + e;
 
-            fprintf(s->to, "%zu %.5g %.5g\n", i * b->steps_each, b->factor[at], b->need[at]);
+            fprintf(s->to, "%zu %.5g %.5g\n", i * b->steps_each, b->factor[point], b->need[point]);
             s->extent.rows++;
         }
     }

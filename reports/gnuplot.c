@@ -23,10 +23,11 @@ struct gnuplot_child {
 struct gnuplot {
     const char *folder;
     const char *format;
-    size_t wanted, started; /* processes */
-    size_t next;            /* scripts so far */
+    size_t child_limit, child_count; /* processes that may run; that were started */
+    size_t script_count;             /* so far */
     struct gnuplot_child children[CHILDREN_MAX];
-    struct sigaction before; /* SIGPIPE is ignored: a process that died is found by its exit code */
+    struct sigaction
+        sigpipe_before; /* SIGPIPE is ignored: a process that died is found by its exit code */
 };
 
 /* Turns the child process into gnuplot; never returns. */
@@ -37,7 +38,7 @@ static void become_gnuplot(const struct gnuplot *g, int commands, FILE *errors)
     char *const arguments[] = { "gnuplot", "-d", "-e", format, "-", NULL };
 
     snprintf(format, sizeof(format), "format='%s'", g->format);
-    sigaction(SIGPIPE, &g->before, NULL);
+    sigaction(SIGPIPE, &g->sigpipe_before, NULL);
     if (dup2(commands, STDIN_FILENO) < 0 || dup2(fileno(errors), STDERR_FILENO) < 0 ||
         dup2(STDERR_FILENO, STDOUT_FILENO) < 0 || chdir(g->folder))
         _exit(126);
@@ -50,15 +51,16 @@ static void become_gnuplot(const struct gnuplot *g, int commands, FILE *errors)
 static int start_child(const struct gnuplot *g, struct gnuplot_child *out)
 {
     struct gnuplot_child child = { .pid = -1, .errors = tmpfile() };
-    int ends[2] = { -1, -1 };
+    int pipe_ends[2] = { -1, -1 };
 
     fflush(NULL);
-    if (child.errors && !pipe2(ends, O_CLOEXEC) && (child.commands = fdopen(ends[1], "w")) != NULL)
+    if (child.errors && !pipe2(pipe_ends, O_CLOEXEC) &&
+        (child.commands = fdopen(pipe_ends[1], "w")) != NULL)
         child.pid = fork();
     if (child.pid == 0)
-        become_gnuplot(g, ends[0], child.errors);
-    if (ends[0] >= 0)
-        close(ends[0]);
+        become_gnuplot(g, pipe_ends[0], child.errors);
+    if (pipe_ends[0] >= 0)
+        close(pipe_ends[0]);
     if (child.pid > 0) {
         *out = child;
         return OK;
@@ -101,29 +103,29 @@ int gnuplot_open(const char *folder, const char *format, size_t expected, struct
     struct gnuplot *g = calloc(1, sizeof(*g));
     struct sigaction ignore = { .sa_handler = SIG_IGN };
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t most = cores < 1 ? 1 : cores > CHILDREN_MAX ? CHILDREN_MAX : (size_t)cores;
-    size_t wanted = (expected + SCRIPTS_PER_CHILD - 1) / SCRIPTS_PER_CHILD;
+    size_t core_limit = cores < 1 ? 1 : cores > CHILDREN_MAX ? CHILDREN_MAX : (size_t)cores;
+    size_t useful = (expected + SCRIPTS_PER_CHILD - 1) / SCRIPTS_PER_CHILD;
 
     if (!g)
         return fail(ERR_NOMEM, "the processes of gnuplot");
     g->folder = folder;
     g->format = format;
-    g->wanted = wanted < most ? wanted : most;
-    sigaction(SIGPIPE, &ignore, &g->before);
+    g->child_limit = useful < core_limit ? useful : core_limit;
+    sigaction(SIGPIPE, &ignore, &g->sigpipe_before);
     *out = g;
     return OK;
 }
 
 int gnuplot_draw(struct gnuplot *g, const char *name)
 {
-    size_t at = g->next++ % g->wanted;
+    size_t child = g->script_count++ % g->child_limit;
 
-    if (at == g->started) {
-        TRY(start_child(g, &g->children[at]));
-        g->started++;
+    if (child == g->child_count) {
+        TRY(start_child(g, &g->children[child]));
+        g->child_count++;
     }
-    fprintf(g->children[at].commands, "load '%s.gp'\n", name);
-    fflush(g->children[at].commands);
+    fprintf(g->children[child].commands, "load '%s.gp'\n", name);
+    fflush(g->children[child].commands);
     return OK;
 }
 
@@ -131,7 +133,7 @@ int gnuplot_close(struct gnuplot *g)
 {
     int rc = OK;
 
-    for (size_t i = 0; i < g->started; i++) {
+    for (size_t i = 0; i < g->child_count; i++) {
         int ended;
 
         log_only(!rc); /* one message is enough: they are alike */
@@ -139,7 +141,7 @@ int gnuplot_close(struct gnuplot *g)
         rc = rc ? rc : ended;
     }
     log_only(true);
-    sigaction(SIGPIPE, &g->before, NULL);
+    sigaction(SIGPIPE, &g->sigpipe_before, NULL);
     free(g);
     return rc;
 }

@@ -53,11 +53,11 @@ static void print_warnings(const struct remarks *warnings, FILE *to)
         const char *line = warnings->lines[i];
         size_t length = strcspn(line, ":");
         char label[64];
-        int same = 0;
+        int earlier = 0;
 
-        while (same < i && strncmp(warnings->lines[same], line, length + 1) != 0)
-            same++;
-        if (same < i)
+        while (earlier < i && strncmp(warnings->lines[earlier], line, length + 1) != 0)
+            earlier++;
+        if (earlier < i)
             continue;
         text_put(label, sizeof(label), "%.*s", (int)length, line);
         html_write(to, i ? "; %s" : "%s", label);
@@ -124,20 +124,20 @@ static const struct change {
 enum { CHANGE_COUNT = sizeof(changes) / sizeof(changes[0]) };
 
 /* Copies a line with its replacements. */
-static void put_line(const char *line, FILE *to)
+static void copy_line(const char *line, FILE *to)
 {
     while (*line) {
         const struct change *change = NULL;
-        size_t same;
+        size_t copied;
 
         for (int i = 0; i < CHANGE_COUNT && !change; i++)
             if (*line == *changes[i].from &&
                 !strncmp(line, changes[i].from, strlen(changes[i].from)))
                 change = &changes[i];
         /* Pictures are long, and mostly numbers.  Every replacement begins with one of these. */
-        same = change ? 0 : 1 + strcspn(line + 1, "scf \t");
-        fwrite(line, 1, same, to);
-        line += same;
+        copied = change ? 0 : 1 + strcspn(line + 1, "scf \t");
+        fwrite(line, 1, copied, to);
+        line += copied;
         if (change) {
             fputs(change->to, to);
             line += strlen(change->from);
@@ -149,7 +149,7 @@ static const char hover[] = "<text>~~";
 
 /* Writes a text that is only for the pointer as an invisible disc with a title, which every browser
  * shows.  Returns false for any other line. */
-static bool put_hover(const char *line, FILE *to)
+static bool write_hover(const char *line, FILE *to)
 {
     const char *text = strstr(line, hover), *end = text ? strstr(text, "</text>") : NULL;
 
@@ -167,14 +167,14 @@ static bool put_hover(const char *line, FILE *to)
 enum svg_part { PROLOGUE, BODY, MARKS };
 
 /* Copies one part of a picture. */
-static void put_part(FILE *from, enum svg_part wanted, FILE *to)
+static void copy_part(FILE *from, enum svg_part wanted_part, FILE *to)
 {
     enum svg_part part = PROLOGUE;
     char *line = NULL;
     size_t room = 0;
 
     while (getline(&line, &room, from) > 0) {
-        enum svg_part before = part;
+        enum svg_part part_before = part;
         bool closes = part == MARKS && strstr(line, "</defs>"), left_out;
 
         if (part == PROLOGUE)
@@ -187,8 +187,8 @@ static void put_part(FILE *from, enum svg_part wanted, FILE *to)
                    !strncmp(line, "<rect x=\"0\" y=\"0\"", 17) || strstr(line, "color='#FFFFFF'") ||
                    *line == '\n';
         /* The line that opens the body belongs to the prologue, "<defs>" to the marks. */
-        if (part == wanted && before != PROLOGUE && !left_out && !put_hover(line, to))
-            put_line(line, to);
+        if (part == wanted_part && part_before != PROLOGUE && !left_out && !write_hover(line, to))
+            copy_line(line, to);
         if (closes)
             part = BODY;
     }
@@ -205,14 +205,14 @@ bool page_marks(const char *folder, const char *name, FILE *to)
     if (!from)
         return false;
     html_write(to, "<svg width='0' height='0' class='marks' aria-hidden='true'>\n");
-    put_part(from, MARKS, to);
+    copy_part(from, MARKS, to);
     fputs("</svg>\n", to);
     fclose(from);
     return true;
 }
 
 /* Writes the marks of the first picture: all pictures have the same. */
-static void put_marks(const struct report *report, FILE *to)
+static void write_marks(const struct report *report, FILE *to)
 {
     bool found = false;
 
@@ -244,28 +244,31 @@ bool page_picture(const char *folder, const char *name, const char *ending, cons
     rewind(from);
     html_write(to, "<svg viewBox='0 0 %d %d' class='%s' role='img' aria-label='%s'>\n", width,
                height, class, title);
-    put_part(from, BODY, to); /* gnuplot's body has the closing tag */
+    copy_part(from, BODY, to); /* gnuplot's body has the closing tag */
     fclose(from);
     return true;
 }
 
 /* ---- plots */
 
+enum plot_size { LARGE, SMALL };
+
 /* Writes the section's large plot, or all others, each with caption and formula. */
-static void print_plots(const struct report *report, const struct section *section, bool large,
-                        FILE *to)
+static void print_plots(const struct report *report, const struct section *section,
+                        enum plot_size wanted, FILE *to)
 {
     for (size_t i = 0; i < section->picture_count; i++) {
         const struct picture *picture = &section->pictures[i];
         const struct plot *plot = picture->plot;
+        enum plot_size size = plot->kind & PLOT_LARGE ? LARGE : SMALL;
         char trace[400];
 
-        if (!plot->script || picture->without || !(plot->kind & PLOT_LARGE) != !large)
+        if (!plot->script || picture->without || size != wanted)
             continue;
         fprintf(to, "<figure id=\"%s\">\n<h3>%s</h3>\n", picture->name, plot->title);
-        page_picture(report->folder, picture->name, "svg", plot->title, large ? "wide" : "small",
-                     to);
-        if (large)
+        page_picture(report->folder, picture->name, "svg", plot->title,
+                     size == LARGE ? "wide" : "small", to);
+        if (size == LARGE)
             page_picture(report->folder, picture->name, "narrow.svg", plot->title, "narrow", to);
         html_write(to, "<figcaption>%s<details><summary>How it is computed</summary>%s",
                    plot->caption, plot->formula);
@@ -337,26 +340,30 @@ static void print_dictionary(const struct layer_facts *layer, FILE *to)
     fprintf(to,
             "</table></div>\n<p class=\"soft\">Step, default and saves are means over the row's "
             "buckets.  At least: the 95 %% lower bound of what the row saves.%s</p>\n",
-            layer->stands ? "  The headline is no mean of the rows: it was timed separately, and "
-                            "gives each doubling of the capacity the same weight."
-                          : "");
+            layer->has_standing
+                ? "  The headline is no mean of the rows: it was timed separately, and "
+                  "gives each doubling of the capacity the same weight."
+                : "");
 }
 
 /* Writes what each axis is worth, the most important axis first. */
 static void print_axes(const struct layer_facts *layer, FILE *to)
 {
-    struct axis_worth axes[DECLARATION_AXES_MAX + 16], one;
-    size_t count = 0, all = contrast_axes(layer);
+    struct axis_worth axes[DECLARATION_AXES_MAX + 16];
+    size_t count = 0, axis_count = contrast_axes(layer);
 
-    for (size_t i = 0; i < all && count < sizeof(axes) / sizeof(axes[0]); i++) {
-        size_t at = count;
+    for (size_t i = 0; i < axis_count && count < sizeof(axes) / sizeof(axes[0]); i++) {
+        struct axis_worth worth = contrast_axis(layer, i);
+        size_t place = count;
 
-        one = contrast_axis(layer, i);
-        if (!one.buckets)
+        if (!worth.buckets)
             continue;
-        for (; at && (isnan(axes[at - 1].without) || one.without > axes[at - 1].without); at--)
-            axes[at] = axes[at - 1];
-        axes[at] = one;
+        while (place &&
+               (isnan(axes[place - 1].without) || worth.without > axes[place - 1].without)) {
+            axes[place] = axes[place - 1];
+            place--;
+        }
+        axes[place] = worth;
         count++;
     }
     if (count < 2) /* a single axis makes the whole gain */
@@ -378,7 +385,8 @@ static void print_axes(const struct layer_facts *layer, FILE *to)
     fputs("</ul>\n", to);
 }
 
-static void print_since(const struct report *report, const struct layer_facts *layer, FILE *to)
+static void print_last_changes(const struct report *report, const struct layer_facts *layer,
+                               FILE *to)
 {
     struct remarks since;
 
@@ -389,7 +397,7 @@ static void print_since(const struct report *report, const struct layer_facts *l
     print_remarks(&since, "since", to);
 }
 
-static void print_next(const struct report *report, const struct layer_facts *layer, FILE *to)
+static void print_next_steps(const struct report *report, const struct layer_facts *layer, FILE *to)
 {
     struct remarks next;
 
@@ -419,19 +427,21 @@ static void print_next(const struct report *report, const struct layer_facts *la
 
 /* ---- tables */
 
+enum summary { MEAN, WORST, SUMMARIES };
+
 static void improvement_row(const struct scope *scope, uint32_t ranks,
-                            const struct static_line *line, bool worst, FILE *to)
+                            const struct static_line *line, enum summary summary, FILE *to)
 {
     uint32_t compared = 0, timed = 0;
 
     fprintf(to, "<tr><td class=\"n\">%u</td><td>%s</td><td>%s</td>", ranks, line->name,
-            worst ? "worst" : "mean");
+            summary == WORST ? "worst" : "mean");
     for (int i = 0; i < line->count; i++) {
-        struct improvement one = series_pooled(scope, ranks, &line->plans[i]);
+        struct improvement pooled = series_pooled_improvement(scope, ranks, &line->plans[i]);
 
-        print_share(worst ? one.worst : one.mean, "n", to);
-        compared += one.buckets;
-        timed += one.measured;
+        print_share(summary == WORST ? pooled.worst : pooled.mean, "n", to);
+        compared += pooled.buckets;
+        timed += pooled.measured;
     }
     if (line->count < SERIES_LINE_PLANS)
         fprintf(to, "<td colspan=\"%d\"></td>", SERIES_LINE_PLANS - line->count);
@@ -439,14 +449,14 @@ static void improvement_row(const struct scope *scope, uint32_t ranks,
 }
 
 /* Returns the next larger number of ranks that a layer of the scope has, or 0. */
-static uint32_t next_ranks(const struct scope *scope, uint32_t after)
+static uint32_t next_ranks(const struct scope *scope, uint32_t ranks_before)
 {
     uint32_t next = 0;
 
     for (size_t i = 0; i < scope->count; i++) {
         uint32_t ranks = scope->layers[i].shape.ranks;
 
-        if (ranks > after && (!next || ranks < next))
+        if (ranks > ranks_before && (!next || ranks < next))
             next = ranks;
     }
     return next;
@@ -464,9 +474,9 @@ static void print_improvement(const struct section *section, FILE *to)
                "<th>static plan</th><th></th><th class='n'>d=1</th><th class='n'>d=2</th>"
                "<th class='n'>d=4</th><th class='n'>d=8</th><th class='n'>timed</th></tr>\n");
     for (uint32_t ranks = next_ranks(scope, 0); ranks; ranks = next_ranks(scope, ranks))
-        for (int worst = 0; worst < 2; worst++)
+        for (enum summary summary = MEAN; summary < SUMMARIES; summary++)
             for (int line = 0; line < count; line++)
-                improvement_row(scope, ranks, &lines[line], worst == 1, to);
+                improvement_row(scope, ranks, &lines[line], summary, to);
     fputs("</table></div><p class=\"soft\">A number is time of the static plan / time of the "
           "table's plan - 1, mean or worst of the measured buckets.  timed: how many of the step "
           "times behind a row were measured; the others are interpolated.  -: never timed.</p>"
@@ -507,20 +517,22 @@ static void print_failures(const struct layer_facts *layer, FILE *to)
 /* ---- what if routing were limited */
 
 /* Writes a cell: the best plan of a router and an all-to-all at one capacity. */
-static void print_best(const struct moe_shape *shape, const struct trial_facts *t, FILE *to)
+static void print_best_plan(const struct moe_shape *shape, const struct trial_facts *trial,
+                            FILE *to)
 {
-    const char *ends;
+    const char *interval;
 
-    if (!t) {
+    if (!trial) {
         html_write(to, "<td class='n'>-</td>");
         return;
     }
-    ends = whatif_sure(&t->steps) ? INTERVAL_BARE("%.4g", (double)t->steps.low_ns * 1e-6,
-                                                  (double)t->steps.high_ns * 1e-6)
-                                  : "";
+    interval = whatif_sure(&trial->steps)
+                   ? INTERVAL_BARE("%.4g", (double)trial->steps.low_ns * 1e-6,
+                                   (double)trial->steps.high_ns * 1e-6)
+                   : "";
     fprintf(to, "<td class=\"n\">%.4g ms<br>%s%s%.4g MiB<br>r=%u d=%u</td>",
-            (double)t->steps.median_ns * 1e-6, ends, *ends ? "<br>" : "",
-            whatif_bytes(shape, t) / 1048576, t->row.key.plan.r, t->row.key.plan.d);
+            (double)trial->steps.median_ns * 1e-6, interval, *interval ? "<br>" : "",
+            whatif_bytes(shape, trial) / 1048576, trial->row.key.plan.r, trial->row.key.plan.d);
 }
 
 /* Writes the table of a pair of layers: a row for each capacity. */
@@ -542,12 +554,12 @@ static void print_pair(const struct whatif_pair *pair, FILE *to)
         html_write(to, "<tr><td class='n'>%" PRIu64 "</td>", row.capacity);
         for (int i = 0; i < WHATIF_WAYS; i++)
             if (whatif_tried(pair, i))
-                print_best(whatif_shape(pair, i), row.best[i], to);
+                print_best_plan(whatif_shape(pair, i), row.best[i], to);
         for (int i = 0; i < 2; i++) {
-            const char *ends = INTERVAL_BARE("%.1f", 100 * gains[i].low, 100 * gains[i].high);
+            const char *interval = INTERVAL_BARE("%.1f", 100 * gains[i].low, 100 * gains[i].high);
 
             fprintf(to, "<td class=\"n\">%.1f %%%s%s</td>", 100 * gains[i].value,
-                    *ends ? "<br>" : "", ends);
+                    *interval ? "<br>" : "", interval);
         }
         fputs("</tr>\n", to);
     }
@@ -603,7 +615,7 @@ static void print_fine_print(const struct section *section, FILE *to)
     fputs("<details><summary>What this rests on, and what is not drawn</summary>\n", to);
     remarks_totals(&section->scope, &remarks);
     print_remarks(&remarks, "soft", to);
-    if (scope_has_own(&section->scope) && spent.trials)
+    if (scope_has_own_axes(&section->scope) && spent.trials)
         fprintf(to,
                 "<p class=\"soft\">Steps: %" PRIu64 " for the search, %" PRIu64
                 " against the default, %" PRIu64
@@ -628,11 +640,11 @@ static void print_fine_print(const struct section *section, FILE *to)
 static void print_section(const struct report *report, const struct section *section, FILE *to)
 {
     const struct layer_facts *layer = &section->scope.layers[0];
-    bool one = section->scope.count == 1;
+    bool one_layer = section->scope.count == 1;
     struct remarks remarks;
 
     fprintf(to, "<section id=\"%s\">\n", section->name);
-    if (one)
+    if (one_layer)
         print_headline(section, to);
     else
         fprintf(to, "<h2>All %zu layers</h2>\n", section->scope.count);
@@ -641,23 +653,23 @@ static void print_section(const struct report *report, const struct section *sec
         remarks_overall(report->facts, &remarks);
     print_warnings(&remarks, to);
     html_write(to, "<div class='top'><div>\n");
-    print_plots(report, section, true, to);
+    print_plots(report, section, LARGE, to);
     fputs("</div><div>\n", to);
-    if (one) {
+    if (one_layer) {
         print_dictionary(layer, to);
         print_axes(layer, to);
-        print_since(report, layer, to);
-        print_next(report, layer, to);
+        print_last_changes(report, layer, to);
+        print_next_steps(report, layer, to);
     }
     fputs("</div></div>\n", to);
     print_whatif(&section->scope, to);
     html_write(to, "<div class='plots'>\n");
-    print_plots(report, section, false, to);
+    print_plots(report, section, SMALL, to);
     fputs("</div>\n", to);
     print_fine_print(section, to);
-    if (scope_has_own(&section->scope))
+    if (scope_has_own_axes(&section->scope))
         print_improvement(section, to);
-    if (one)
+    if (one_layer)
         print_failures(layer, to);
     fputs("</section>\n", to);
 }
@@ -751,11 +763,11 @@ void page_write(const struct report *report, FILE *to)
     if (report->section_count != 1)
         remarks_overall(facts, &remarks);
     print_warnings(&remarks, to);
-    put_marks(report, to);
+    write_marks(report, to);
     for (size_t i = 0; i < report->section_count; i++)
         print_section(report, &report->sections[i], to);
     print_spaces(facts, to);
-    if (scope_has_own(&(struct scope){ facts->layers, facts->layer_count }))
+    if (scope_has_own_axes(&(struct scope){ facts->layers, facts->layer_count }))
         print_letters(to);
     print_runs(facts, to);
     html_write(

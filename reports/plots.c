@@ -17,14 +17,17 @@
 
 /* ---- settings of the layer that a script needs */
 
-/* Returns the line type of a plan, which head.gp defines. */
+/* head.gp defines a line type for each colour of plans, from this one on. */
+enum { FIRST_PLAN_LINE = 11 };
+
+/* Returns the line type of a plan. */
 static int line_of(const struct layer_facts *layer, const struct moe_plan *plan)
 {
-    return 11 + (plan ? series_colour(layer, plan) : SERIES_COLOURS);
+    return FIRST_PLAN_LINE + (plan ? series_colour(layer, plan) : SERIES_COLOURS);
 }
 
 /* The line types of the bands in series_times, and of the best static plan. */
-static void bands_and_static(const struct layer_facts *layer, FILE *to)
+static void set_bands_and_static(const struct layer_facts *layer, FILE *to)
 {
     struct bands bands = series_bands(layer);
 
@@ -36,7 +39,7 @@ static void bands_and_static(const struct layer_facts *layer, FILE *to)
 }
 
 /* The line types of the static plans in series_ratios. */
-static void rivals(const struct layer_facts *layer, FILE *to)
+static void set_rivals(const struct layer_facts *layer, FILE *to)
 {
     fprintf(to, "array rival[%d]\n", SERIES_RIVALS);
     for (int i = 0; i < SERIES_RIVALS; i++)
@@ -44,7 +47,7 @@ static void rivals(const struct layer_facts *layer, FILE *to)
 }
 
 /* The index of the last block: there is one for each capacity. */
-static void loads_count(const struct layer_facts *layer, FILE *to)
+static void set_last_block(const struct layer_facts *layer, FILE *to)
 {
     int blocks = 0;
 
@@ -54,21 +57,21 @@ static void loads_count(const struct layer_facts *layer, FILE *to)
 }
 
 /* The index of the last expert that is drawn. */
-static void followed_experts(const struct layer_facts *layer, FILE *to)
+static void set_last_expert(const struct layer_facts *layer, FILE *to)
 {
     uint32_t experts = layer->counts ? layer->counts->experts : 1;
 
     fprintf(to, "drawn = %u\n", (experts < FOLLOWED_DRAWN ? experts : FOLLOWED_DRAWN) - 1);
 }
 
-static void phases_bucket(const struct layer_facts *layer, FILE *to)
+static void set_phases_label(const struct layer_facts *layer, FILE *to)
 {
     fprintf(to, "set xlabel 'ms at c = %u, each phase while nothing else runs'\n",
             series_phases_capacity(layer));
 }
 
 /* Line type and name of the best static plan. */
-static void static_words(const struct layer_facts *layer, FILE *to)
+static void set_static_plan(const struct layer_facts *layer, FILE *to)
 {
     const struct moe_plan *best = contrast_ranked(layer, 0);
 
@@ -87,14 +90,14 @@ static void static_words(const struct layer_facts *layer, FILE *to)
     "timed.  Bars: one interval's low end over the other's high end, at least 90 % from 6 "        \
     "samples on.  The data file has the size of a message."
 
-/* Members are in the order of struct plot: name, title, x, y, kind, columns, write, script, extra,
- * caption, formula, without. */
+/* Members are in the order of struct plot: name, title, x, y, kind, columns, write, script,
+ * write_settings, caption, formula, without. */
 const struct plot plots[PLOTS] = {
     { "times", "Step time, and the table's plan", CAPACITY, "step, ms",
       PLOT_OVER_C | PLOT_BARS | PLOT_LARGE,
       "c, rows; step, ms; low end, ms; high end, ms; samples; of them throttled (bands: c from; c "
       "to; 1 = inferred; first bucket; last; plan)",
-      series_times, "times", bands_and_static,
+      series_times, "times", set_bands_and_static,
       "A point is the median step of a plan in one bucket, with its interval.  The band below "
       "shows the plan of the table; a pale band is inferred.  A plan has the same colour in the "
       "next two plots.",
@@ -105,7 +108,7 @@ const struct plot plots[PLOTS] = {
       "needs entries or trials: nothing is measured yet" },
     { "gain", "What the table saves", CAPACITY, "less time, %", PLOT_OVER_C | PLOT_BARS,
       "c, rows; gain, %; low end, %; high end, %; samples; of them throttled", series_gain, "gain",
-      static_words, "How much less time a step takes with the table.  Bars: 95 % interval.",
+      set_static_plan, "How much less time a step takes with the table.  Bars: 95 % interval.",
       "1 - time of the table's plan / time of the other plan; 0 where the table has the default.  "
       "The best static plan is the fastest of those that the rounds compared with the table before "
       "it was published.  Without rounds it is the plan with the smallest mean of log(time / time "
@@ -114,7 +117,7 @@ const struct plot plots[PLOTS] = {
       "needs an entry that gains something over the default plan" },
     { "ratios", "Plans against the table", CAPACITY, "step / table's step", PLOT_OVER_C | PLOT_BARS,
       "c, rows; ratio; low end; high end; samples; of them throttled", series_ratios, "ratios",
-      rivals,
+      set_rivals,
       "Above 1 a plan is slower than the table's plan.  Points below 1 come from a few steps at "
       "another time: all steps together do not prove such a plan faster.",
       "Median step of a plan over that of the table's plan in the same bucket.  Plans that soon "
@@ -135,7 +138,7 @@ const struct plot plots[PLOTS] = {
       "sparse step / padded step", PLOT_LOADS,
       "max/mean; ratio; low end; high end; padded step, ms; sparse step, ms; samples; of them "
       "throttled",
-      series_loads, "loads", loads_count,
+      series_loads, "loads", set_last_block,
       "Below 1 a step is faster when experts compute only the rows they got.  One line for each "
       "capacity.",
       "Median step of r=0 e=sparse over that of r=0, from all steps under the load.  The interval "
@@ -154,7 +157,7 @@ const struct plot plots[PLOTS] = {
     { "phases", "What a step is made of", "ms, each phase while nothing else runs", "", PLOT_PHASES,
       "place; between nodes, ms; inside nodes, ms; gate and route, ms; encode and decode, ms; "
       "experts, ms; other, ms; total, ms; low end, ms; high end, ms; plan",
-      series_phases, "phases", phases_bucket,
+      series_phases, "phases", set_phases_label,
       "One bar for each plan of one bucket.  Without overlap a step would take the whole bar.",
       "Times of kernels and exchanges in steps with one stream muted, summed by phase.  A bar is "
       "the median of six such steps; the interval is that of their sum.  An exchange that reaches "
@@ -219,7 +222,7 @@ const struct plot plots[PLOTS] = {
     { "followed", "Capacities that follow the experts", "step", "rows / even share", PLOT_COUNTS,
       "first of some steps; rows / even share (of an expert, or of all); what was needed (ways: "
       "dropped, %; step, ms)",
-      series_followed, "followed", followed_experts,
+      series_followed, "followed", set_last_expert,
       "Bright: an expert's capacity. Dotted: the rows it needed. Black: all experts together, for "
       "three rules that set capacities.",
       "followed: libmoelookup's controller with its default options, on the counts of --counts, "
@@ -255,7 +258,7 @@ static const char *script_text(const char *name)
 }
 
 /* Writes a gnuplot string that says which layers are modelled; empty if none is. */
-static void modelled_share(const struct scope *scope, FILE *to)
+static void write_modelled_share(const struct scope *scope, FILE *to)
 {
     size_t modelled = 0;
 
@@ -270,14 +273,14 @@ static void modelled_share(const struct scope *scope, FILE *to)
 }
 
 /* Writes title, layer and cluster as labels, because gnuplot would centre a title over the plot. */
-static void heading(const struct plot *plot, const struct scope *scope, bool page, FILE *to)
+static void write_heading(const struct plot *plot, const struct scope *scope, bool page, FILE *to)
 {
     const struct layer_facts *layer = &scope->layers[0];
     char text[SHAPE_TEXT_BYTES];
 
     if (page) { /* the page has title, layer and cluster in HTML */
         fputs("mark = ", to);
-        modelled_share(scope, to);
+        write_modelled_share(scope, to);
         fputs("\nset label 103 mark at screen 0.02, 0.97 font small\n", to);
         return;
     }
@@ -290,7 +293,7 @@ static void heading(const struct plot *plot, const struct scope *scope, bool pag
                   "set label 102 %s at screen 0.02, 0.91 font small\nset label 103 ",
                   plot->title, text);
     if (scope->count > 1)
-        modelled_share(scope, to);
+        write_modelled_share(scope, to);
     else
         gnuplot_write(
             to, layer->modelled ? "%s.', %u ranks; MODELLED, not measured'" : "%s.', %u ranks'",
@@ -302,41 +305,43 @@ static void heading(const struct plot *plot, const struct scope *scope, bool pag
  * fixed number of buckets for each doubling.  If buckets are many, points with bars would overlap.
  * Then the axis has SERIES_CELLS cells, and at() draws only the first point of each; cell(c) is the
  * cell of c. */
-static void capacity_axis(const struct plot *plot, const struct layer_facts *layer, FILE *to)
+static void write_capacity_axis(const struct plot *plot, const struct layer_facts *layer, FILE *to)
 {
-    double first = INFINITY, last = 0;
+    double smallest = INFINITY, largest = 0;
 
     for (size_t i = 0; i < layer->entry_count; i++) {
-        first = fmin(first, (double)layer->entries[i].capacity);
-        last = fmax(last, (double)layer->entries[i].capacity);
+        smallest = fmin(smallest, (double)layer->entries[i].capacity);
+        largest = fmax(largest, (double)layer->entries[i].capacity);
     }
     for (size_t i = 0; i < layer->trial_count; i++) {
-        first = fmin(first, (double)layer->trials[i].row.capacity);
-        last = fmax(last, (double)layer->trials[i].row.capacity);
+        smallest = fmin(smallest, (double)layer->trials[i].row.capacity);
+        largest = fmax(largest, (double)layer->trials[i].row.capacity);
     }
     /* Trainers may look up capacities far from all that were measured. */
     for (size_t i = 0; plot->kind & PLOT_TRAFFIC && i < layer->traffic->bucket_count; i++) {
-        double asked = (double)buckets_key_of(layer->buckets, layer->traffic->buckets[i].bucket);
+        double looked_up =
+            (double)buckets_key_of(layer->buckets, layer->traffic->buckets[i].bucket);
 
-        first = fmin(first, asked);
-        last = fmax(last, asked);
+        smallest = fmin(smallest, looked_up);
+        largest = fmax(largest, looked_up);
     }
-    if (first < 1 || last <= 6 * first) {
-        double room = layer->buckets.window + 0.03 * (last - first);
+    if (smallest < 1 || largest <= 6 * smallest) {
+        double margin = layer->buckets.window + 0.03 * (largest - smallest);
 
-        fprintf(to, "set xrange [%.6g:%.6g]\nfrom(c) = c\nshift(i) = 1\n", first - room,
-                last + room);
-        fprintf(to, "cell(c) = floor(c*%d/%.6g)\n", SERIES_CELLS, last + 1);
+        fprintf(to, "set xrange [%.6g:%.6g]\nfrom(c) = c\nshift(i) = 1\n", smallest - margin,
+                largest + margin);
+        fprintf(to, "cell(c) = floor(c*%d/%.6g)\n", SERIES_CELLS, largest + 1);
     } else {
-        double least = first / 1.3, step = 2;
+        double axis_begin = smallest / 1.3, tic_ratio = 2;
 
-        while (log(last / first) / log(step) > 9)
-            step *= 2;
+        while (log(largest / smallest) / log(tic_ratio) > 9)
+            tic_ratio *= 2;
         fprintf(to,
                 "set logscale x 2\nset xtics %.0f, %.0f\nset xrange [%.6g:%.6g]\n"
                 "from(c) = c > %.6g ? c : %.6g\nshift(i) = 1.012**i\n",
-                exp2(floor(log2(first))), step, least, last * 1.15, least, least);
-        fprintf(to, "cell(c) = floor(log(c)*%d/%.6g)\n", SERIES_CELLS, log(last / first));
+                exp2(floor(log2(smallest))), tic_ratio, axis_begin, largest * 1.15, axis_begin,
+                axis_begin);
+        fprintf(to, "cell(c) = floor(log(c)*%d/%.6g)\n", SERIES_CELLS, log(largest / smallest));
     }
     if (series_is_thinned(layer))
         fprintf(to, "at(c, i) = c <= %u || cell(c) > cell(c - %u) ? c*shift(i) : NaN\n",
@@ -367,14 +372,14 @@ void plot_script(const struct plot *plot, const struct scope *scope, const char 
                  const char *format, bool page, FILE *to)
 {
     script_begin(name, format, page, to);
-    heading(plot, scope, page, to);
+    write_heading(plot, scope, page, to);
     /* The empty line keeps the legend off the label. */
     gnuplot_write(to, "over = %s\nat_key = %s\nset xlabel over.\"\\n \"\nset ylabel %s\n",
                   plot->x ? plot->x : facts_key(&scope->layers[0]),
                   scope->layers[0].buckets.declared ? facts_key(&scope->layers[0]) : "c", plot->y);
     if (plot->kind & PLOT_OVER_C)
-        capacity_axis(plot, &scope->layers[0], to);
-    if (plot->extra)
-        plot->extra(&scope->layers[0], to);
+        write_capacity_axis(plot, &scope->layers[0], to);
+    if (plot->write_settings)
+        plot->write_settings(&scope->layers[0], to);
     script_end(plot->script, to);
 }

@@ -29,7 +29,7 @@ struct plot {
     const char *columns; /* of its data file, with units */
     series_writer *write;
     const char *script; /* its name in gnuplot/; NULL: a data file without a picture */
-    void (*extra)(const struct layer_facts *layer, FILE *to); /* writes settings; or NULL */
+    void (*write_settings)(const struct layer_facts *layer, FILE *to); /* or NULL */
     const char *caption; /* what the picture shows: two short sentences */
     const char *formula; /* how each number is computed */
     const char *without; /* what is needed for a picture, if there is none: "needs ..." */

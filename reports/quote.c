@@ -24,7 +24,7 @@ static const struct escape escapes[][6] = {
     [QUOTE_GNUPLOT] = { { '\'', "\u2019" }, { 0 } },
 };
 
-static void quote(const char *text, enum quote_language language, FILE *to)
+static void quote_text(const char *text, enum quote_language language, FILE *to)
 {
     const unsigned char *c = (const unsigned char *)text;
 
@@ -48,7 +48,7 @@ static void quote(const char *text, enum quote_language language, FILE *to)
 
 void quote_write(FILE *to, enum quote_language language, const char *format, ...)
 {
-    const char *mark = language == QUOTE_GNUPLOT ? "'" : "";
+    const char *string_mark = language == QUOTE_GNUPLOT ? "'" : "";
     struct json_text number = { 0 };
     va_list args;
 
@@ -59,9 +59,9 @@ void quote_write(FILE *to, enum quote_language language, const char *format, ...
         } else if (*format != '%' || *++format == '%') {
             putc(*format, to);
         } else if (*format == 's') {
-            fputs(mark, to);
-            quote(va_arg(args, const char *), language, to);
-            fputs(mark, to);
+            fputs(string_mark, to);
+            quote_text(va_arg(args, const char *), language, to);
+            fputs(string_mark, to);
         } else {
             number.used = 0;
             format = json_add_argument(&number, format - 1, &args) - 1;

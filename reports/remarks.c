@@ -30,12 +30,10 @@ static void remark(struct remarks *remarks, const char *format, ...)
 
 /* ---- numbers and runs */
 
-/* Returns a share in percent, rounded to 0 or 1 decimals, and never "-0". */
-static double percent(double share, int decimals)
+/* Returns a share in percent, rounded to one decimal. */
+static double percent(double share)
 {
-    double unit = decimals ? 10 : 1;
-
-    return round(share * 100 * unit) / unit + 0.0;
+    return round(share * 100 * 10) / 10 + 0.0; /* + 0.0 makes 0 of -0 */
 }
 
 enum { RUNS_NAMED = 8 };
@@ -173,28 +171,28 @@ static struct section_counts counts_of(const struct scope *scope)
  * load, and whether other entries have another one. */
 static void load_remark(const struct scope *scope, struct remarks *out)
 {
-    const struct entry_row *first = NULL;
+    const struct entry_row *first_loaded = NULL;
     bool several = false;
 
     for (size_t i = 0; i < scope->count; i++)
         for (size_t j = 0; j < scope->layers[i].entry_count; j++) {
             const struct entry_row *e = &scope->layers[i].entries[j];
 
-            first = first || !*e->load ? first : e;
-            several |= first && strcmp(e->load, first->load) != 0;
+            first_loaded = first_loaded || !*e->load ? first_loaded : e;
+            several |= first_loaded && strcmp(e->load, first_loaded->load) != 0;
         }
-    several |= first && !*scope->layers[0].entries[0].load;
-    if (first)
+    several |= first_loaded && !*scope->layers[0].entries[0].load;
+    if (first_loaded)
         remark(out, "load: tokens chose experts by the load \"%s\"%s (see moetune-tables(7))",
-               UTF8_LINE(first->load), several ? "; other entries have another load" : "");
+               UTF8_LINE(first_loaded->load), several ? "; other entries have another load" : "");
 }
 
 /* Counts the entries whose plan gains more by its chunks than overlap can hide, and shows the
  * first of them. */
 static void beyond_remark(const struct scope *scope, struct remarks *out)
 {
-    char text[BEYOND_TEXT_BYTES], first[BEYOND_TEXT_BYTES] = "";
-    const struct entry_row *at = NULL;
+    char beyond[BEYOND_TEXT_BYTES], first_text[BEYOND_TEXT_BYTES] = "";
+    const struct entry_row *first_entry = NULL;
     size_t found = 0;
 
     for (size_t i = 0; i < scope->count; i++) {
@@ -202,12 +200,12 @@ static void beyond_remark(const struct scope *scope, struct remarks *out)
 
         for (size_t k = 0; k < layer->entry_count; k++) {
             trials_beyond(layer->trials, layer->trial_count, layer->entries[k].bucket,
-                          &layer->entries[k].plan, text);
-            if (!*text)
+                          &layer->entries[k].plan, beyond);
+            if (!*beyond)
                 continue;
             if (!found++) {
-                at = &layer->entries[k];
-                text_put(first, sizeof(first), "%s", text);
+                first_entry = &layer->entries[k];
+                text_put(first_text, sizeof(first_text), "%s", beyond);
             }
         }
     }
@@ -215,8 +213,8 @@ static void beyond_remark(const struct scope *scope, struct remarks *out)
         remark(out,
                "%zu entr%s more by chunks than overlap can hide: in bucket %u, %s %s.  At another "
                "time this gain may be smaller",
-               found, found == 1 ? "y gains" : "ies gain", at->bucket, PLAN_WORDS(&at->plan),
-               first);
+               found, found == 1 ? "y gains" : "ies gain", first_entry->bucket,
+               PLAN_WORDS(&first_entry->plan), first_text);
 }
 
 void remarks_section(const struct facts *facts, const struct scope *scope, struct remarks *out)
@@ -277,7 +275,7 @@ void remarks_totals(const struct scope *scope, struct remarks *out)
     const struct layer_facts *layer = &scope->layers[0];
     struct section_counts c = counts_of(scope);
     char runs[160], heat[HEAT_TEXT_BYTES], others[HEAT_TEXT_BYTES], gain[160] = "";
-    struct traffic_gain g;
+    struct traffic_gain by_traffic;
     double one_percent;
 
     out->count = 0;
@@ -289,19 +287,21 @@ void remarks_totals(const struct scope *scope, struct remarks *out)
            *others ? "; " : "", others);
     if (scope->count > 1 || !layer->traffic)
         return;
-    g = contrast_traffic(layer);
-    one_percent = g.asked ? (double)g.asked / 100 : 1;
-    if (!isnan(g.gain))
+    by_traffic = contrast_traffic(layer);
+    one_percent = by_traffic.lookups ? (double)by_traffic.lookups / 100 : 1;
+    if (!isnan(by_traffic.gain))
         text_put(
             gain, sizeof(gain),
             "; weighted by traffic, steps in buckets with an entry take %.1f %% less time than "
             "with the default plan",
-            100 * g.gain);
+            100 * by_traffic.gain);
     remark(out,
            "traffic: %" PRIu64 " look-ups, %.1f %% in measured buckets, %.1f %% in inferred ones, "
            "%.1f %% in buckets without an entry%s",
-           g.asked, (double)g.measured / one_percent, (double)g.inferred / one_percent,
-           (double)(g.asked - g.measured - g.inferred) / one_percent, gain);
+           by_traffic.lookups, (double)by_traffic.measured / one_percent,
+           (double)by_traffic.inferred / one_percent,
+           (double)(by_traffic.lookups - by_traffic.measured - by_traffic.inferred) / one_percent,
+           gain);
 }
 
 /* ---- what a run changed */
@@ -335,17 +335,17 @@ static const struct entry_row **entries_before(const struct facts *facts,
 }
 
 /* How much the step time changed in buckets that kept their plan and were measured both times. */
-struct moved {
+struct time_changes {
     uint32_t count;          /* buckets */
     double sum, least, most; /* of time now / time before - 1 */
 };
 
-static void moved_add(struct moved *m, double ratio)
+static void add_time_change(struct time_changes *changes, double change)
 {
-    m->least = m->count ? fmin(m->least, ratio) : ratio;
-    m->most = m->count ? fmax(m->most, ratio) : ratio;
-    m->sum += ratio;
-    m->count++;
+    changes->least = changes->count ? fmin(changes->least, change) : change;
+    changes->most = changes->count ? fmax(changes->most, change) : change;
+    changes->sum += change;
+    changes->count++;
 }
 
 enum { CHANGES_NAMED = 6 };
@@ -355,9 +355,9 @@ void remarks_since(const struct facts *facts, const struct layer_facts *layer, s
     const struct run_row *run = newest_run(facts, layer);
     const struct entry_row **before = run ? entries_before(facts, layer, run) : NULL;
     const struct entry_row *e = layer->entries;
-    uint32_t seen = 0, measured = 0, changed = 0; /* buckets */
-    uint32_t named = 0;                           /* changes */
-    struct moved moved = { .count = 0 };
+    uint32_t decided = 0, measured = 0, changed = 0; /* buckets */
+    uint32_t named = 0;                              /* changes */
+    struct time_changes times_changed = { .count = 0 };
     char changes[REMARK_BYTES - 200] = "", times[160] = "", range[BUCKETS_TEXT_BYTES];
 
     out->count = 0;
@@ -370,13 +370,13 @@ void remarks_since(const struct facts *facts, const struct layer_facts *layer, s
                entries_join(&e[end - 1], &e[end], facts_stride(layer)) &&
                plan_equal(&before[end]->plan, &before[i]->plan))
             end++;
-        seen += (uint32_t)(end - i);
+        decided += (uint32_t)(end - i);
         for (size_t j = i; j < end; j++)
             measured += !e[j].inferred;
         if (plan_equal(&before[i]->plan, &e[i].plan)) {
             for (size_t j = i; j < end; j++)
                 if (!e[j].inferred && !before[j]->inferred && before[j]->time_us > 0)
-                    moved_add(&moved, e[j].time_us / before[j]->time_us - 1);
+                    add_time_change(&times_changed, e[j].time_us / before[j]->time_us - 1);
             continue;
         }
         changed += (uint32_t)(end - i);
@@ -386,20 +386,22 @@ void remarks_since(const struct facts *facts, const struct layer_facts *layer, s
                      PLAN_WORDS(&e[i].plan), PLAN_WORDS(&before[i]->plan));
     }
     free(before);
-    if (!seen)
+    if (!decided)
         return;
     if (named > CHANGES_NAMED)
         text_add(changes, sizeof(changes), "; and %u more ranges", named - CHANGES_NAMED);
-    if (moved.count && fabs(moved.least) < 5e-4 && fabs(moved.most) < 5e-4)
+    if (times_changed.count && fabs(times_changed.least) < 5e-4 && fabs(times_changed.most) < 5e-4)
         text_put(times, sizeof(times), "  Under an unchanged plan a step takes as long as before.");
-    else if (moved.count)
+    else if (times_changed.count)
         text_put(times, sizeof(times),
                  "  Under an unchanged plan the step time changed by %+.1f %%, mean of %u "
                  "bucket%s%s.",
-                 percent(moved.sum / moved.count, 1), moved.count, moved.count == 1 ? "" : "s",
-                 INTERVAL_TEXT("%+.1f", percent(moved.least, 1), percent(moved.most, 1)));
+                 percent(times_changed.sum / times_changed.count), times_changed.count,
+                 times_changed.count == 1 ? "" : "s",
+                 INTERVAL_TEXT("%+.1f", percent(times_changed.least), percent(times_changed.most)));
     remark(out, "Run %" PRId64 " of %s UTC decided %u bucket%s again, and measured %u of them.",
-           run->id, DATE_TEXT(run->started_s, DATE_MINUTE), seen, seen == 1 ? "" : "s", measured);
+           run->id, DATE_TEXT(run->started_s, DATE_MINUTE), decided, decided == 1 ? "" : "s",
+           measured);
     if (changed)
         remark(out, "The plan of %u bucket%s changed:%s.%s", changed, changed == 1 ? "" : "s",
                changes, times);
@@ -428,12 +430,12 @@ void remarks_trace(const struct scope *scope, const struct picture *picture, cha
 
 void remarks_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES])
 {
-    struct moe_plan usual = plan_default(&layer->shape);
+    struct moe_plan default_plan = plan_default(&layer->shape);
 
     if (!layer->entry_count)
         snprintf(text, HEADLINE_BYTES, "Nothing is decided yet");
-    else if (layer->stands)
-        standing_text(&layer->standing, &usual, text);
+    else if (layer->has_standing)
+        standing_text(&layer->standing, &default_plan, text);
     else
         plan_range_worth(layer->entries, layer->entry_count, text);
 }
@@ -441,31 +443,35 @@ void remarks_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES]
 /* ---- three numbers */
 
 /* Writes "4.2 %" and "less time than THAN (2.0 to 6.3)"; for a loss "more time than".  Writes empty
- * words if the gain is not known. */
-static void gain_figure(const struct gain *gain, bool known, const char *than, struct figure *out)
+ * words if the gain is NULL or not known. */
+static void gain_figure(const struct gain *gain, const char *than, struct figure *out)
 {
-    struct gain loss = { -gain->value, -gain->high, -gain->low };
-    bool is_loss = percent(gain->value, 1) < 0;
-    const struct gain *g = is_loss ? &loss : gain;
+    struct gain amount; /* of the gain or of the loss, above 0 */
+    bool is_loss;
 
     *out = (struct figure){ .number = "" };
-    if (!known || !isfinite(gain->value))
+    if (!gain || !isfinite(gain->value))
         return;
-    snprintf(out->number, FIGURE_BYTES, "%.1f %%", fabs(percent(gain->value, 1)));
+    is_loss = percent(gain->value) < 0;
+    amount = *gain;
+    if (is_loss)
+        amount = (struct gain){ -gain->value, -gain->high, -gain->low };
+    snprintf(out->number, FIGURE_BYTES, "%.1f %%", fabs(percent(gain->value)));
     text_put(out->words, FIGURE_BYTES, "%s time than %s%s", is_loss ? "more" : "less",
-             TEXT_SHORT(than, 40), INTERVAL_TEXT("%.1f", percent(g->low, 1), percent(g->high, 1)));
+             TEXT_SHORT(than, 40),
+             INTERVAL_TEXT("%.1f", percent(amount.low), percent(amount.high)));
 }
 
 /* Writes how long the timed steps took together, and how many there were. */
 static void cost_figure(const struct layer_facts *layer, struct figure *out)
 {
     static const struct {
-        double above, unit;
+        double above, seconds;
         const char *name;
     } units[] = { { 7200, 3600, "h" }, { 120, 60, "min" }, { 1, 1, "s" }, { 0, 1e-3, "ms" } };
     double steps_s = 0;
     uint64_t steps = 0;
-    int i = 0;
+    int unit = 0;
 
     for (size_t j = 0; j < layer->trial_count; j++) {
         steps += layer->trials[j].heat.steps;
@@ -474,9 +480,9 @@ static void cost_figure(const struct layer_facts *layer, struct figure *out)
     *out = (struct figure){ .number = "" };
     if (!steps)
         return;
-    while (steps_s < units[i].above)
-        i++;
-    snprintf(out->number, FIGURE_BYTES, "%.3g %s", steps_s / units[i].unit, units[i].name);
+    while (steps_s < units[unit].above)
+        unit++;
+    snprintf(out->number, FIGURE_BYTES, "%.3g %s", steps_s / units[unit].seconds, units[unit].name);
     snprintf(out->words, FIGURE_BYTES, "spent on %" PRIu64 " %s step%s", steps,
              layer->modelled ? "modelled" : "timed", steps == 1 ? "" : "s");
 }
@@ -486,24 +492,24 @@ void remarks_figures(const struct layer_facts *layer, struct figure out[FIGURES]
     const struct standing_row *s = &layer->standing;
     struct plan_range all = plan_range_of(layer->entries, layer->entry_count);
     char name[FIGURE_BYTES] = "the best static plan", text[STANDING_TEXT_BYTES];
+    bool has_rival; /* the best static plan is neither the table nor the default */
 
-    gain_figure(&s->gain, layer->stands, "the default", &out[0]);
-    if (!layer->stands && plan_range_worth(layer->entries, layer->entry_count, text))
-        gain_figure(&all.gain, true, "the default, in the mean of buckets", &out[0]);
-    if (layer->stands && s->static_plan.struct_size)
+    gain_figure(layer->has_standing ? &s->gain : NULL, "the default", &out[0]);
+    if (!layer->has_standing && plan_range_worth(layer->entries, layer->entry_count, text))
+        gain_figure(&all.gain, "the default, in the mean of buckets", &out[0]);
+    if (layer->has_standing && s->static_plan.struct_size)
         snprintf(name, sizeof(name), "always %s",
                  s->static_plan.r || s->static_plan.e ? PLAN_WORDS(&s->static_plan) : "r=0");
-    gain_figure(&s->static_gain,
-                layer->stands && !standing_is_one_plan(s) &&
-                    !plan_is_default(&s->static_plan, &layer->shape),
-                name, &out[1]);
+    has_rival = layer->has_standing && !standing_is_one_plan(s) &&
+                !plan_is_default(&s->static_plan, &layer->shape);
+    gain_figure(has_rival ? &s->static_gain : NULL, name, &out[1]);
     cost_figure(layer, &out[2]);
 }
 
 /* ---- what to do next */
 
 /* Buckets that may be improved, for one reason. */
-struct open_buckets {
+struct improvable_buckets {
     uint32_t count, first, last;
     const struct entry_row *worst; /* that may gain most; borrowed */
 };
@@ -511,9 +517,9 @@ struct open_buckets {
 /* Why a bucket may be improved. */
 enum open_reason { UNDECIDED, OUTDATED, CUT, INFERRED, OPEN_REASONS };
 
-static bool is_open(const struct entry_row *e, enum open_reason why)
+static bool may_improve(const struct entry_row *e, enum open_reason reason)
 {
-    switch (why) {
+    switch (reason) {
     case UNDECIDED: return entry_is_undecided(e);
     case OUTDATED:
         return !e->inferred &&
@@ -523,22 +529,23 @@ static bool is_open(const struct entry_row *e, enum open_reason why)
     }
 }
 
-static struct open_buckets find_open(const struct layer_facts *layer, enum open_reason why)
+static struct improvable_buckets find_improvable(const struct layer_facts *layer,
+                                                 enum open_reason reason)
 {
-    struct open_buckets o = { 0 };
+    struct improvable_buckets found = { 0 };
 
     for (size_t i = 0; i < layer->entry_count; i++) {
         const struct entry_row *e = &layer->entries[i];
 
-        if (!is_open(e, why))
+        if (!may_improve(e, reason))
             continue;
-        if (!o.count++)
-            o.first = e->bucket;
-        o.last = e->bucket;
-        if (!o.worst || entry_leaves_more(e, o.worst))
-            o.worst = e;
+        if (!found.count++)
+            found.first = e->bucket;
+        found.last = e->bucket;
+        if (!found.worst || entry_leaves_more(e, found.worst))
+            found.worst = e;
     }
-    return o;
+    return found;
 }
 
 /* Returns the last command that tuned on this cluster; NULL: there is none, or it may have tuned
@@ -558,15 +565,15 @@ static const char *last_command(const struct facts *facts, const struct layer_fa
 /* Writes the command with `effort` (" --effort WORD") in place of its own; "": unchanged. */
 static void set_effort(const char *command, const char *effort, FILE *to)
 {
-    static const char word[] = " --effort ";
-    const char *at = strstr(command, word);
+    static const char option[] = " --effort ";
+    const char *own_effort = strstr(command, option);
 
-    if (!*effort || !at) {
+    if (!*effort || !own_effort) {
         fputs(command, to);
     } else {
-        const char *behind = at + strlen(word);
+        const char *value = own_effort + strlen(option);
 
-        fprintf(to, "%.*s%s", (int)(at - command), command, behind + strcspn(behind, " "));
+        fprintf(to, "%.*s%s", (int)(own_effort - command), command, value + strcspn(value, " "));
     }
     fputs(effort, to);
 }
@@ -576,22 +583,22 @@ static void set_effort(const char *command, const char *effort, FILE *to)
  * not known (a modelled cluster's file, a declared space's program), or if there is no more effort
  * than that of the last command. */
 static void command_for(const struct facts *facts, const struct layer_facts *layer, const char *db,
-                        enum open_reason why, char *text, size_t size)
+                        enum open_reason reason, char *text, size_t size)
 {
-    const char *base = last_command(facts, layer);
-    const char *effort = why == UNDECIDED || why == INFERRED ? " --effort thorough" : "";
+    const char *command = last_command(facts, layer);
+    const char *effort = reason == UNDECIDED || reason == INFERRED ? " --effort thorough" : "";
     FILE *to = layer->shape.space ? NULL : fmemopen(text, size, "w");
 
     *text = 0;
     if (!to)
         return;
-    if (base && *effort && strstr(base, effort)) {
+    if (command && *effort && strstr(command, effort)) {
         fclose(to);
         *text = 0;
         return;
     }
-    if (base) {
-        set_effort(base, effort, to);
+    if (command) {
+        set_effort(command, effort, to);
     } else if (!layer->modelled) {
         fprintf(to, "moetune tune --ranks %u --shape ", layer->shape.ranks);
         shell_word(SHAPE_TEXT(&layer->shape), to);
@@ -607,21 +614,22 @@ static void command_for(const struct facts *facts, const struct layer_facts *lay
 static void undecided_words(const struct layer_facts *layer, const struct entry_row *e, char *text,
                             size_t size)
 {
-    char rival[RIVAL_TEXT_BYTES] = "", left[LEFT_TEXT_BYTES];
+    char rival[RIVAL_TEXT_BYTES] = "", may_gain[LEFT_TEXT_BYTES];
 
     if (e->likely.struct_size) {
         text_put(text, size, "%s", LIKELY_TEXT(e));
         return;
     }
     trials_rival(layer->trials, layer->trial_count, e->bucket, &e->plan, rival);
-    entry_left_text(e, left);
-    text_put(text, size, "%s%s%s", rival, *rival && *left ? "; by all steps together, " : "", left);
+    entry_left_text(e, may_gain);
+    text_put(text, size, "%s%s%s", rival, *rival && *may_gain ? "; by all steps together, " : "",
+             may_gain);
 }
 
 /* Writes the run's own command, which goes on with the rounds that have not decided, and how long
  * that may take. */
-static void more_command(const struct facts *facts, const struct layer_facts *layer, char *text,
-                         size_t text_size, char *command, size_t size)
+static void rounds_command(const struct facts *facts, const struct layer_facts *layer, char *text,
+                           size_t text_size, char *command, size_t size)
 {
     for (size_t i = 0; i < facts->run_count; i++)
         if (facts->runs[i].id == layer->standing.run) {
@@ -634,38 +642,39 @@ static void more_command(const struct facts *facts, const struct layer_facts *la
 void remarks_next(const struct facts *facts, const struct layer_facts *layer, const char *db,
                   struct remarks *out)
 {
-    static const char *const words[OPEN_REASONS] = {
+    static const char *const reasons[OPEN_REASONS] = {
         [UNDECIDED] = "undecided: ",
         [OUTDATED] = "stale, imported, refuted or unsound; measure them again",
         [CUT] = "cut off before a decision; the same command goes on",
         [INFERRED] = "inferred from measured neighbours",
     };
-    char last[sizeof(facts->runs->command) + 64] = "";
+    char previous_command[sizeof(facts->runs->command) + 64] = "";
     uint32_t no_memory = 0;
 
     out->count = 0;
-    for (enum open_reason why = 0; why < OPEN_REASONS; why++) {
-        struct open_buckets o = find_open(layer, why);
-        char command[sizeof(last)];
-        char doubt[RIVAL_TEXT_BYTES + LIKELY_TEXT_BYTES] = "";
+    for (enum open_reason reason = 0; reason < OPEN_REASONS; reason++) {
+        struct improvable_buckets found = find_improvable(layer, reason);
+        char command[sizeof(previous_command)];
+        char details[RIVAL_TEXT_BYTES + LIKELY_TEXT_BYTES] = "";
 
-        if (!o.count)
+        if (!found.count)
             continue;
-        command_for(facts, layer, db, why, command, sizeof(command));
-        if (why == UNDECIDED)
-            undecided_words(layer, o.worst, doubt, sizeof(doubt));
-        if (why == UNDECIDED && layer->stands && layer->standing.more_s > 0)
-            more_command(facts, layer, doubt, sizeof(doubt), command, sizeof(command));
-        if (why == INFERRED && *command)
-            text_put(doubt, sizeof(doubt), "; this command measures more of them");
-        if (!strcmp(command, last)) /* an earlier line has the command */
+        command_for(facts, layer, db, reason, command, sizeof(command));
+        if (reason == UNDECIDED)
+            undecided_words(layer, found.worst, details, sizeof(details));
+        if (reason == UNDECIDED && layer->has_standing && layer->standing.more_s > 0)
+            rounds_command(facts, layer, details, sizeof(details), command, sizeof(command));
+        if (reason == INFERRED && *command)
+            text_put(details, sizeof(details), "; this command measures more of them");
+        if (!strcmp(command, previous_command)) /* an earlier line has the command */
             *command = 0;
         else
-            text_put(last, sizeof(last), "%s", command);
-        remark(out, "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s %s%s%s%s", o.count,
-               o.count == 1 ? "" : "s", buckets_key_name(layer->buckets),
-               buckets_lowest(layer->buckets, o.first), buckets_key_of(layer->buckets, o.last),
-               o.count == 1 ? "is" : "are", words[why], doubt, *command ? "\n" : "", command);
+            text_put(previous_command, sizeof(previous_command), "%s", command);
+        remark(out, "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s %s%s%s%s", found.count,
+               found.count == 1 ? "" : "s", buckets_key_name(layer->buckets),
+               buckets_lowest(layer->buckets, found.first),
+               buckets_key_of(layer->buckets, found.last), found.count == 1 ? "is" : "are",
+               reasons[reason], details, *command ? "\n" : "", command);
     }
     for (size_t i = 0; i < layer->trial_count; i++)
         no_memory += layer->trials[i].row.state == TRIAL_NO_MEMORY ||

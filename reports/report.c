@@ -20,7 +20,7 @@ const char *const report_words[] = { "html", "svg", "png", "pdf", "txt", NULL };
 /* ---- sections */
 
 /* Returns whether the scope has what the plot shows (enum plot_kind). */
-static bool applies(const struct plot *plot, const struct scope *scope)
+static bool plot_applies(const struct plot *plot, const struct scope *scope)
 {
     const struct layer_facts *layer = &scope->layers[0];
     struct whatif_pair pair;
@@ -37,29 +37,30 @@ static bool applies(const struct plot *plot, const struct scope *scope)
 static int open_sections(struct report *report)
 {
     const struct facts *f = report->facts;
-    size_t own = 0;
-    bool together;
+    size_t own_layers = 0, first_layer; /* the section of the first layer alone */
 
     for (size_t i = 0; i < f->layer_count; i++)
-        own += !f->layers[i].buckets.declared;
-    together = own > 1; /* only moetune's own plans are compared between layers */
+        own_layers += !f->layers[i].buckets.declared;
+    /* Section 0 has all layers together if several have moetune's own plans: only such plans are
+     * compared between layers. */
+    first_layer = own_layers > 1 ? 1 : 0;
     report->sections = calloc(f->layer_count + 1, sizeof(*report->sections));
     if (!report->sections)
         return fail(ERR_NOMEM, "the %zu sections of a report", f->layer_count + 1);
-    for (size_t i = 0; i < f->layer_count + together; i++) {
+    for (size_t i = 0; i < f->layer_count + first_layer; i++) {
         struct section *s = &report->sections[report->section_count++];
 
-        if (together && !i) {
+        if (i < first_layer) {
             s->scope = (struct scope){ f->layers, f->layer_count };
             snprintf(s->name, sizeof(s->name), "all");
         } else {
-            s->scope = (struct scope){ &f->layers[i - together], 1 };
-            text_put(s->name, sizeof(s->name), "layer%zu", i + 1 - together);
+            s->scope = (struct scope){ &f->layers[i - first_layer], 1 };
+            text_put(s->name, sizeof(s->name), "layer%zu", i - first_layer + 1);
         }
         for (const struct plot *plot = plots; plot < plots + PLOTS; plot++) {
             struct picture *p = &s->pictures[s->picture_count];
 
-            if (!applies(plot, &s->scope))
+            if (!plot_applies(plot, &s->scope))
                 continue;
             p->plot = plot;
             snprintf(p->name, sizeof(p->name), "%s_%s", s->name, plot->name);
@@ -72,17 +73,17 @@ static int open_sections(struct report *report)
 /* ---- files */
 
 /* Returns false if the path is too long. */
-static bool path_of(const char *folder, const char *name, const char *ending, char path[PATH_MAX])
+static bool file_path(const char *folder, const char *name, const char *ending, char path[PATH_MAX])
 {
     return snprintf(path, PATH_MAX, "%s/%s.%s", folder, name, ending) < PATH_MAX;
 }
 
-static int create(const char *folder, const char *name, const char *ending,
-                  struct output_file *file)
+static int create_file(const char *folder, const char *name, const char *ending,
+                       struct output_file *file)
 {
     char path[PATH_MAX];
 
-    if (!path_of(folder, name, ending, path))
+    if (!file_path(folder, name, ending, path))
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
     return output_begin(path, file);
 }
@@ -91,7 +92,7 @@ static void remove_file(const char *folder, const char *name, const char *ending
 {
     char path[PATH_MAX];
 
-    if (path_of(folder, name, ending, path))
+    if (file_path(folder, name, ending, path))
         output_remove(path);
 }
 
@@ -112,7 +113,7 @@ static bool remove_section(const char *folder, const char *section)
 
     for (size_t i = 0; i < PLOTS; i++) {
         snprintf(name, sizeof(name), "%s_%s", section, plots[i].name);
-        found |= path_of(folder, name, "dat", path) && !access(path, F_OK);
+        found |= file_path(folder, name, "dat", path) && !access(path, F_OK);
         remove_pictures(folder, name);
         remove_file(folder, name, "dat");
     }
@@ -128,7 +129,7 @@ static int write_picture(const struct report *report, const struct section *sect
     struct output_file file;
     char path[PATH_MAX];
 
-    TRY(create(report->folder, picture->name, "dat", &file));
+    TRY(create_file(report->folder, picture->name, "dat", &file));
     if (section->scope.count == 1)
         fprintf(file.to, "# %s; R=%u%s\n", SHAPE_TEXT(&layer->shape), layer->buckets.window,
                 layer->modelled ? "; MODELLED" : "");
@@ -141,21 +142,22 @@ static int write_picture(const struct report *report, const struct section *sect
     TRY(output_end(&file, OK, NULL, false));
     if (plot->script && !picture->extent.rows)
         picture->without = plot->without;
-    else if (plot->kind & (PLOT_OVER_C | PLOT_LOADS | PLOT_PAIRS) && !picture->extent.wide)
+    else if (plot->kind & (PLOT_OVER_C | PLOT_LOADS | PLOT_PAIRS) &&
+             !picture->extent.several_places)
         picture->without = "all its points lie at one place of the axis";
     if (picture->without || !plot->script) {
         remove_pictures(report->folder, picture->name);
         return OK;
     }
-    path_of(report->folder, picture->name, format, path);
+    file_path(report->folder, picture->name, format, path);
     TRY(output_check(path));
-    TRY(create(report->folder, picture->name, "gp", &file));
+    TRY(create_file(report->folder, picture->name, "gp", &file));
     plot_script(plot, &section->scope, picture->name, format, report->page, file.to);
     return output_end(&file, OK, NULL, false);
 }
 
 /* Writes all plots; gnuplot draws the first ones meanwhile.  *count: how many it draws. */
-static int draw_all(const struct report *report, const char *format, size_t *count)
+static int draw_plots(const struct report *report, const char *format, size_t *count)
 {
     struct gnuplot *g;
     int rc = OK, ended;
@@ -181,22 +183,23 @@ static int write_text(const struct report *report, const char *name, const char 
 {
     struct output_file file;
 
-    TRY(create(report->folder, name, ending, &file));
+    TRY(create_file(report->folder, name, ending, &file));
     write(report, file.to);
     return output_end(&file, OK, NULL, false);
 }
 
-static int write_all(struct report *report, enum report_format format)
+static int write_report(struct report *report, enum report_format format)
 {
     const char *folder = report->folder;
-    size_t count, layers = report->facts->layer_count, old_layer = layers;
+    enum report_format pictures = format == REPORT_HTML ? REPORT_SVG : format;
+    size_t count, layers = report->facts->layer_count, old_section = layers;
     char section[24] = "all";
-    struct stat is;
+    struct stat info;
 
     TRY(open_sections(report));
     if (mkdir(folder, 0777) && errno != EEXIST)
         return fail(ERR_IO, "%s: %s", folder, strerror(errno));
-    if (stat(folder, &is) || !S_ISDIR(is.st_mode))
+    if (stat(folder, &info) || !S_ISDIR(info.st_mode))
         return fail(ERR_IO, "%s is no folder, so no report can be written into it", folder);
     /* An earlier report may have had more layers.  Their files are removed, so that nobody takes
      * them for a part of this report.  Files of the same layers are written again; pictures in
@@ -204,14 +207,14 @@ static int write_all(struct report *report, enum report_format format)
     if (report->section_count == layers)
         remove_section(folder, section);
     do
-        text_put(section, sizeof(section), "layer%zu", ++old_layer);
+        text_put(section, sizeof(section), "layer%zu", ++old_section);
     while (remove_section(folder, section));
     /* An earlier report's page must not stay if this report fails. */
     if (format == REPORT_HTML)
         remove_file(folder, "index", "html");
     if (format == REPORT_TXT)
         remove_file(folder, "report", "txt");
-    TRY(draw_all(report, report_words[format == REPORT_HTML ? REPORT_SVG : format], &count));
+    TRY(draw_plots(report, report_words[pictures], &count));
     if (format == REPORT_TXT) {
         TRY(write_text(report, "report", "txt", sheet_write));
         sheet_write(report, stdout);
@@ -229,9 +232,11 @@ static int write_all(struct report *report, enum report_format format)
 int report_write(struct store *store, const struct report_request *request)
 {
     struct facts facts;
-    struct report report = { &facts, request->db, request->folder,
-                             NULL,   0,           request->format == REPORT_HTML };
-    size_t unused_layers = 0;
+    struct report report = { .facts = &facts,
+                             .db = request->db,
+                             .folder = request->folder,
+                             .page = request->format == REPORT_HTML };
+    size_t unused_layers = 0; /* of the recorded traffic */
     int rc;
 
     TRY(facts_read(store, request->shape, &facts));
@@ -247,7 +252,7 @@ int report_write(struct store *store, const struct report_request *request)
     } else {
         rc = request->counts ? facts_counts(&facts, request->counts) : OK;
         if (!rc)
-            rc = write_all(&report, request->format);
+            rc = write_report(&report, request->format);
     }
     free(report.sections);
     facts_free(&facts);

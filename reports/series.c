@@ -25,18 +25,18 @@ void series_block(struct series *s, const char *name)
     s->begun = true;
 }
 
-void series_place(struct series *s, double at)
+void series_place(struct series *s, double place)
 {
-    s->at = s->placed ? s->at : at;
+    s->first_place = s->placed ? s->first_place : place;
     s->placed = true;
-    s->extent.wide = s->extent.wide || at != s->at;
+    s->extent.several_places = s->extent.several_places || place != s->first_place;
 }
 
 /* Begins a row with its place and its numbers; end_row() adds the samples behind them. */
-static void put_row(struct series *s, uint64_t at, const double *values, size_t count)
+static void put_row(struct series *s, uint64_t place, const double *values, size_t count)
 {
-    series_place(s, (double)at);
-    fprintf(s->to, "%" PRIu64, at);
+    series_place(s, (double)place);
+    fprintf(s->to, "%" PRIu64, place);
     for (size_t i = 0; i < count; i++)
         if (isfinite(values[i]))
             fprintf(s->to, " %.6g", values[i]);
@@ -57,12 +57,22 @@ bool series_is_thinned(const struct layer_facts *layer)
     return contrast_measured_buckets(layer) > SERIES_CELLS + SERIES_CELLS / 4;
 }
 
-bool scope_has_own(const struct scope *scope)
+bool scope_has_own_axes(const struct scope *scope)
 {
     for (size_t i = 0; i < scope->count; i++)
         if (!scope->layers[i].buckets.declared)
             return true;
     return !scope->count;
+}
+
+/* How a bucket's entry was found. */
+enum entry_kind { MEASURED, INFERRED, MISSING };
+
+static enum entry_kind kind_of(const struct entry_row *entry)
+{
+    if (!entry)
+        return MISSING;
+    return entry->inferred ? INFERRED : MEASURED;
 }
 
 /* ---- the plans of a table */
@@ -89,13 +99,13 @@ struct bands series_bands(const struct layer_facts *layer)
 
     for (size_t i = 0; i < layer->entry_count && shares; i++) {
         const struct moe_plan *plan = &layer->entries[i].plan;
-        size_t at = 0;
+        size_t k = 0;
 
-        while (at < count && !plan_equal(&shares[at].plan, plan))
-            at++;
-        if (at == count)
+        while (k < count && !plan_equal(&shares[k].plan, plan))
+            k++;
+        if (k == count)
             shares[count++].plan = *plan;
-        shares[at].buckets++;
+        shares[k].buckets++;
     }
     if (count)
         qsort(shares, count, sizeof(*shares), by_count);
@@ -148,6 +158,10 @@ int series_colour(const struct layer_facts *layer, const struct moe_plan *plan)
 
 /* ---- step times: in ms, and as ratios to the table's plan */
 
+/* step_row() divides by this unit for ms, or by another step for a ratio. */
+static const double ms_in_us = 1e3;
+
+/* Writes a row.  Columns: capacity; step, low end, high end in units; samples; disturbed ones. */
 static void step_row(struct series *s, uint64_t capacity, const struct step_time *t, double unit_us)
 {
     put_row(s, capacity,
@@ -155,45 +169,56 @@ static void step_row(struct series *s, uint64_t capacity, const struct step_time
     end_row(s, t->samples, t->throttled);
 }
 
-static void write_entries(struct series *s, bool inferred, bool of_default)
+/* Whose times a block has. */
+enum plan_role { TABLE_PLAN, DEFAULT_PLAN };
+
+static struct step_time role_time(const struct layer_facts *layer, const struct entry_row *e,
+                                  enum plan_role role)
+{
+    return role == DEFAULT_PLAN ? contrast_default(layer, e) : contrast_entry(layer, e);
+}
+
+/* Writes a row for each entry of this kind, in ms. */
+static void write_entries(struct series *s, enum entry_kind kind, enum plan_role role)
 {
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
-        struct step_time t =
-            of_default ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
+        struct step_time step = role_time(s->layer, e, role);
 
-        if (e->inferred == inferred && isfinite(t.us) && t.us > 0)
-            step_row(s, e->capacity, &t, 1e3);
+        if (kind_of(e) == kind && isfinite(step.us) && step.us > 0)
+            step_row(s, e->capacity, &step, ms_in_us);
     }
 }
 
+enum step_unit { IN_MS, AS_RATIO }; /* a ratio is over the step of the table's plan */
+
 /* Writes the trials that are not in the curves of the table and the default: one block for all
  * plans without a colour, then one for each of the best static plans. */
-static void write_statics(struct series *s, bool ratio)
+static void write_statics(struct series *s, enum step_unit unit)
 {
     const struct layer_facts *layer = s->layer;
     const struct moe_plan *coloured[SERIES_RIVALS];
-    int count = 0;
+    int count = 0; /* block -1 has the plans without a colour */
 
     while (count < SERIES_RIVALS && (coloured[count] = series_rival(layer, (size_t)count)))
         count++;
-    for (int colour = -1; colour < count; colour++) {
-        series_block(s, colour < 0 ? "other plans" : PLAN_WORDS(coloured[colour]));
+    for (int block = -1; block < count; block++) {
+        series_block(s, block < 0 ? "other plans" : PLAN_WORDS(coloured[block]));
         for (size_t i = 0; i < layer->trial_count; i++) {
             const struct trial_facts *t = &layer->trials[i];
             const struct entry_row *e = facts_entry(layer, t->row.key.bucket);
             bool measured = e && !e->inferred;
             struct step_time step = contrast_trial(t);
-            int own = count - 1;
+            int trial_block = count - 1;
 
-            while (own >= 0 && !plan_equal(&t->row.key.plan, coloured[own]))
-                own--;
-            if (own != colour || !trial_usable(t) ||
+            while (trial_block >= 0 && !plan_equal(&t->row.key.plan, coloured[trial_block]))
+                trial_block--;
+            if (trial_block != block || !trial_usable(t) ||
                 plan_is_default(&t->row.key.plan, &layer->shape) ||
                 (measured && plan_equal(&e->plan, &t->row.key.plan)))
                 continue;
-            if (!ratio)
-                step_row(s, t->row.capacity, &step, 1e3);
+            if (unit == IN_MS)
+                step_row(s, t->row.capacity, &step, ms_in_us);
             else if (measured && e->time_us > 0)
                 step_row(s, t->row.capacity, &step, e->time_us);
         }
@@ -204,11 +229,11 @@ static void write_statics(struct series *s, bool ratio)
 static const struct moe_plan *best_static(const struct layer_facts *layer)
 {
     const struct moe_plan *best = contrast_ranked(layer, 0);
-    bool same = true;
+    bool in_all_buckets = true;
 
     for (size_t i = 0; i < layer->entry_count && best; i++)
-        same = same && plan_equal(best, &layer->entries[i].plan);
-    return same ? NULL : best;
+        in_all_buckets = in_all_buckets && plan_equal(best, &layer->entries[i].plan);
+    return in_all_buckets ? NULL : best;
 }
 
 /* Writes the best static plan beside the table, unless it is the default. */
@@ -223,88 +248,99 @@ static void write_best_static(struct series *s)
         return;
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
-        struct step_time t = contrast_step(s->layer, e, best);
+        struct step_time step = contrast_step(s->layer, e, best);
 
-        if (!e->inferred && isfinite(t.us))
-            step_row(s, e->capacity, &t, 1e3);
+        if (!e->inferred && isfinite(step.us))
+            step_row(s, e->capacity, &step, ms_in_us);
     }
 }
 
-/* Writes the bands of one plan.  Neighbouring buckets with this plan are one band if all are
- * measured, or all inferred. */
-static void write_bands(struct series *s, const struct bands *bands, int number)
+/* Returns the index of a plan's name among the bands; plans without a name of their own share the
+ * last one. */
+static int band_of(const struct bands *bands, const struct moe_plan *plan)
+{
+    int band = 0;
+
+    while (band < bands->count && band < SERIES_BANDS && !plan_equal(&bands->plans[band], plan))
+        band++;
+    return band;
+}
+
+/* Writes the bands with one name.  Neighbouring buckets with the same plan are one band if all are
+ * measured, or all inferred.  Columns: first capacity; end; 1 = inferred; first bucket; last
+ * bucket; plan. */
+static void write_bands(struct series *s, const struct bands *bands, int band)
 {
     const struct layer_facts *layer = s->layer;
     const struct entry_row *e = layer->entries;
 
     for (size_t i = 0, end; i < layer->entry_count; i = end) {
-        uint64_t edge;
-        int own = 0;
+        uint64_t band_end;
 
         for (end = i + 1; end < layer->entry_count && e[end].inferred == e[i].inferred &&
                           entries_join(&e[end - 1], &e[end], facts_stride(layer));)
             end++;
-        while (own < bands->count && own < SERIES_BANDS &&
-               !plan_equal(&bands->plans[own], &e[i].plan))
-            own++;
-        if (own != number)
+        if (band_of(bands, &e[i].plan) != band)
             continue;
         /* The last bucket of a declared space has no end: its band ends at the measured key. */
-        edge = buckets_key_of(layer->buckets, e[end - 1].bucket);
-        edge = edge > e[end - 1].capacity ? edge : e[end - 1].capacity;
+        band_end = buckets_key_of(layer->buckets, e[end - 1].bucket);
+        band_end = band_end > e[end - 1].capacity ? band_end : e[end - 1].capacity;
         fprintf(s->to, "%" PRIu64 " %" PRIu64 " %d %u %u \"%s\"\n",
-                buckets_lowest(layer->buckets, e[i].bucket), edge + 1, e[i].inferred, e[i].bucket,
-                e[end - 1].bucket, PLAN_WORDS(&e[i].plan));
+                buckets_lowest(layer->buckets, e[i].bucket), band_end + 1, e[i].inferred,
+                e[i].bucket, e[end - 1].bucket, PLAN_WORDS(&e[i].plan));
     }
 }
 
+/* Columns: those of step_row() in ms, then those of write_bands(). */
 void series_times(struct series *s)
 {
     struct bands bands = series_bands(s->layer);
     uint32_t drawn;
 
     series_block(s, "table's plan");
-    write_entries(s, false, false);
+    write_entries(s, MEASURED, TABLE_PLAN);
     series_block(s, "table's plan, inferred");
-    write_entries(s, true, false);
+    write_entries(s, INFERRED, TABLE_PLAN);
     series_block(s, "default plan");
-    write_entries(s, false, true);
+    write_entries(s, MEASURED, DEFAULT_PLAN);
     write_best_static(s);
     for (int i = 0; i < bands.count; i++) {
         series_block(s, bands.names[i]);
         write_bands(s, &bands, i);
     }
     drawn = s->extent.rows;
-    write_statics(s, false);
+    write_statics(s, IN_MS);
     if (!drawn) /* without entries the picture would be empty */
         s->extent.rows = 0;
 }
 
+/* Columns: those of step_row(), as ratios to the step of the table's plan. */
 void series_ratios(struct series *s)
 {
     series_block(s, "default plan");
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
-        struct step_time t = contrast_default(s->layer, e);
+        struct step_time step = contrast_default(s->layer, e);
 
-        if (!e->inferred && !plan_is_default(&e->plan, &s->layer->shape) && isfinite(t.us) &&
+        if (!e->inferred && !plan_is_default(&e->plan, &s->layer->shape) && isfinite(step.us) &&
             e->time_us > 0)
-            step_row(s, e->capacity, &t, e->time_us);
+            step_row(s, e->capacity, &step, e->time_us);
     }
-    write_statics(s, true);
+    write_statics(s, AS_RATIO);
 }
 
-/* ---- where the time goes */
+/* ---- where the time goes: a step's halves are its computation alone and its exchanges alone, each
+ * timed once */
 
 /* A half is unknown if its single step may be off by more than this share. */
 static const double half_error_most = 0.1;
 
 /* Returns the trial of the table's plan, or of the default, in a measured bucket; NULL: there is
  * none, or its halves are not known. */
-static const struct trial_facts *halves(const struct layer_facts *layer, const struct entry_row *e,
-                                        bool of_default)
+static const struct trial_facts *trial_with_halves(const struct layer_facts *layer,
+                                                   const struct entry_row *e, enum plan_role role)
 {
-    struct moe_plan plan = of_default ? plan_default(&layer->shape) : e->plan;
+    struct moe_plan plan = role == DEFAULT_PLAN ? plan_default(&layer->shape) : e->plan;
     const struct trial_facts *t = e->inferred ? NULL : facts_trial(layer, e->bucket, &plan);
 
     if (!t || t->row.compute_ns <= 0 || t->row.comm_ns <= 0)
@@ -312,157 +348,189 @@ static const struct trial_facts *halves(const struct layer_facts *layer, const s
     return contrast_single_step(&t->steps) <= half_error_most ? t : NULL;
 }
 
+/* Writes a row for each bucket in which the plan's halves are known.  Columns: capacity;
+ * computation alone, exchanges alone, step in ms; hidden share, low end, high end in %; step -
+ * computation in ms; samples of the step; disturbed ones. */
+static void write_halves(struct series *s, enum plan_role role)
+{
+    for (size_t i = 0; i < s->layer->entry_count; i++) {
+        const struct entry_row *e = &s->layer->entries[i];
+        const struct trial_facts *t = trial_with_halves(s->layer, e, role);
+        struct step_time step = role_time(s->layer, e, role);
+        double compute_ms, step_ms = step.us * 1e-3;
+        struct hidden hidden;
+
+        if (!t)
+            continue;
+        hidden = contrast_hidden(t, &step);
+        compute_ms = (double)t->row.compute_ns * 1e-6;
+        put_row(s, e->capacity,
+                (const double[]){ compute_ms, (double)t->row.comm_ns * 1e-6, step_ms,
+                                  100 * hidden.share, 100 * hidden.low, 100 * hidden.high,
+                                  step_ms - compute_ms },
+                7);
+        end_row(s, t->steps.count, contrast_trial(t).throttled);
+        s->extent.samples += 2; /* one of each half */
+    }
+}
+
 /* The picture does not show the rows of the default plan, so the extent does not count them. */
 void series_where(struct series *s)
 {
-    struct extent drawn = { 0 };
+    struct extent drawn;
 
-    for (int of_default = 0; of_default < 2; of_default++) {
-        series_block(s, of_default ? "default plan" : "table's plan");
-        for (size_t i = 0; i < s->layer->entry_count; i++) {
-            const struct entry_row *e = &s->layer->entries[i];
-            const struct trial_facts *t = halves(s->layer, e, of_default == 1);
-            struct step_time step =
-                of_default ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
-            double compute_ms, step_ms = step.us * 1e-3;
-            struct hidden hidden;
-
-            if (!t)
-                continue;
-            hidden = contrast_hidden(t, &step);
-            compute_ms = (double)t->row.compute_ns * 1e-6;
-            put_row(s, e->capacity,
-                    (const double[]){ compute_ms, (double)t->row.comm_ns * 1e-6, step_ms,
-                                      100 * hidden.share, 100 * hidden.low, 100 * hidden.high,
-                                      step_ms - compute_ms },
-                    7);
-            end_row(s, t->steps.count, contrast_trial(t).throttled);
-            s->extent.samples += 2; /* one of each half */
-        }
-        if (!of_default)
-            drawn = s->extent;
-    }
+    series_block(s, "table's plan");
+    write_halves(s, TABLE_PLAN);
+    drawn = s->extent;
+    series_block(s, "default plan");
+    write_halves(s, DEFAULT_PLAN);
     s->extent = drawn;
 }
 
+/* The file is that of series_where().  The picture shows only known hidden shares of plans with
+ * several chunks, so the extent's rows and places are counted anew. */
 void series_hidden(struct series *s)
 {
-    uint32_t known = 0;
-    double first = NAN;
+    uint32_t shown = 0;
+    double first_capacity = NAN;
 
     series_where(s);
-    s->extent.wide = false;
+    s->extent.several_places = false;
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
-        const struct trial_facts *t = halves(s->layer, e, false);
+        const struct trial_facts *t = trial_with_halves(s->layer, e, TABLE_PLAN);
         struct step_time step = contrast_entry(s->layer, e);
 
         if (!t || e->plan.d <= 1 || !isfinite(contrast_hidden(t, &step).share))
             continue;
-        first = known++ ? first : (double)e->capacity;
-        s->extent.wide = s->extent.wide || (double)e->capacity != first;
+        first_capacity = shown++ ? first_capacity : (double)e->capacity;
+        s->extent.several_places |= (double)e->capacity != first_capacity;
     }
-    s->extent.rows = known;
+    s->extent.rows = shown;
 }
 
 /* ---- what the table saves */
 
-static void write_gains(struct series *s, bool inferred, bool *some)
+/* Gains below this share are too small to be seen. */
+static const double gain_seen = 1e-4;
+
+/* Writes the gains over the default.  Columns: capacity; gain, low end, high end in %; samples;
+ * disturbed ones.  Sets *seen if a gain is large enough to be seen. */
+static void write_gains(struct series *s, enum entry_kind kind, bool *seen)
 {
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
 
-        if (e->inferred != inferred || !isfinite(e->gain.value))
+        if (kind_of(e) != kind || !isfinite(e->gain.value))
             continue;
-        *some |= fabs(e->gain.value) > 1e-4;
+        *seen |= fabs(e->gain.value) > gain_seen;
         put_row(s, e->capacity,
                 (const double[]){ 100 * e->gain.value, 100 * e->gain.low, 100 * e->gain.high }, 3);
         end_row(s, e->samples, contrast_entry(s->layer, e).throttled);
     }
 }
 
-/* The extent does not count these rows: their samples are already behind the gains over the
- * default.
- */
-static void write_static_gains(struct series *s, bool measured)
+enum step_origin { TIMED, INTERPOLATED };
+
+/* Writes the gains over the best static plan in the buckets where its step has this origin. Columns
+ * as in write_gains(), without an interval.  The extent does not count these rows: their samples
+ * are already behind the gains over the default. */
+static void write_static_gains(struct series *s, enum step_origin origin)
 {
     const struct moe_plan *best = best_static(s->layer);
 
     for (size_t i = 0; i < s->layer->entry_count && best; i++) {
         const struct entry_row *e = &s->layer->entries[i];
-        struct step_time t = contrast_step(s->layer, e, best);
+        struct step_time step = contrast_step(s->layer, e, best);
 
-        if (e->inferred || t.measured != measured || !isfinite(t.us))
+        if (e->inferred || step.measured != (origin == TIMED) || !isfinite(step.us))
             continue;
-        put_row(s, e->capacity, (const double[]){ 100 * (1 - e->time_us / t.us), NAN, NAN }, 3);
-        fprintf(s->to, " %u %u\n", t.samples, t.throttled);
+        put_row(s, e->capacity, (const double[]){ 100 * (1 - e->time_us / step.us), NAN, NAN }, 3);
+        fprintf(s->to, " %u %u\n", step.samples, step.throttled);
     }
 }
 
 void series_gain(struct series *s)
 {
-    bool some = false;
+    bool seen = false;
 
     series_block(s, "over the default plan");
-    write_gains(s, false, &some);
+    write_gains(s, MEASURED, &seen);
     series_block(s, "over the default plan, inferred");
-    write_gains(s, true, &some);
+    write_gains(s, INFERRED, &seen);
     series_block(s, "over the best static plan");
-    write_static_gains(s, true);
+    write_static_gains(s, TIMED);
     series_block(s, "the same, its time interpolated");
-    write_static_gains(s, false);
-    if (!some)
+    write_static_gains(s, INTERPOLATED);
+    if (!seen)
         s->extent.rows = 0;
 }
 
+/* Columns: capacity; share of look-ups, gain in %; look-ups; bucket. */
 void series_traffic(struct series *s)
 {
-    static const char *const names[] = { "look-ups, measured", "look-ups, inferred",
-                                         "look-ups without an entry" };
+    static const char *const names[] = { [MEASURED] = "look-ups, measured",
+                                         [INFERRED] = "look-ups, inferred",
+                                         [MISSING] = "look-ups without an entry" };
     const struct traffic_layer *traffic = s->layer->traffic;
 
-    for (int kind = 0; kind < 3; kind++) {
+    for (enum entry_kind kind = MEASURED; kind <= MISSING; kind++) {
         series_block(s, names[kind]);
         for (size_t i = 0; traffic && i < traffic->bucket_count; i++) {
             const struct traffic_bucket *b = &traffic->buckets[i];
             const struct entry_row *e = facts_entry(s->layer, b->bucket);
-            uint64_t asked = traffic_lookups(b);
-            double share = (double)asked / (double)traffic_total(traffic);
+            uint64_t lookups = traffic_lookups(b);
+            double share = (double)lookups / (double)traffic_total(traffic);
 
-            if (!facts_has(s->layer, b->bucket) || (e ? e->inferred : 2) != kind)
+            if (!facts_has(s->layer, b->bucket) || kind_of(e) != kind)
                 continue;
             put_row(s, buckets_key_of(s->layer->buckets, b->bucket),
                     (const double[]){ 100 * share, e ? 100 * e->gain.value : (double)NAN }, 2);
-            fprintf(s->to, " %" PRIu64 " %u\n", asked, b->bucket);
+            fprintf(s->to, " %" PRIu64 " %u\n", lookups, b->bucket);
             s->extent.rows++;
         }
     }
 }
 
-/* Writes how much more time the plan of each neighbouring bucket takes in a bucket. */
-void series_regret(struct series *s)
+enum neighbour { BUCKET_BELOW, BUCKET_ABOVE };
+
+/* Regrets below this share are too small to be seen. */
+static const double regret_seen = 5e-3;
+
+/* Writes how much more time the plan of one neighbour takes in a bucket.  Columns: capacity; regret
+ * in %; 1 = timed; samples; disturbed ones.  Sets *seen if a regret is large enough to be seen. */
+static void write_regrets(struct series *s, enum neighbour neighbour, bool *seen)
 {
     const struct layer_facts *layer = s->layer;
-    bool some = false;
 
-    for (int below = 1; below >= 0; below--) {
-        series_block(s, below ? "plan of the bucket below" : "plan of the bucket above");
-        for (size_t i = below ? 1 : 0; i + !below < layer->entry_count; i++) {
-            const struct entry_row *e = &layer->entries[i], *pair = e - below;
-            struct step_time t;
+    for (size_t i = 1; i < layer->entry_count; i++) {
+        const struct entry_row *lower = &layer->entries[i - 1], *upper = &layer->entries[i];
+        const struct entry_row *e = neighbour == BUCKET_BELOW ? upper : lower;
+        const struct entry_row *other = neighbour == BUCKET_BELOW ? lower : upper;
+        struct step_time step;
+        double regret;
 
-            if (e->inferred || pair[1].bucket != pair[0].bucket + facts_stride(layer))
-                continue;
-            t = contrast_step(layer, e, below ? &pair[0].plan : &pair[1].plan);
-            if (plan_equal(&pair[0].plan, &pair[1].plan) || !isfinite(t.us) || !(e->time_us > 0))
-                continue;
-            put_row(s, e->capacity, (const double[]){ 100 * (t.us / e->time_us - 1), t.measured },
-                    2);
-            end_row(s, t.samples, t.throttled);
-            some |= fabs(t.us / e->time_us - 1) > 5e-3;
-        }
+        if (e->inferred || upper->bucket != lower->bucket + facts_stride(layer))
+            continue;
+        step = contrast_step(layer, e, &other->plan);
+        if (plan_equal(&lower->plan, &upper->plan) || !isfinite(step.us) || !(e->time_us > 0))
+            continue;
+        regret = step.us / e->time_us - 1;
+        put_row(s, e->capacity, (const double[]){ 100 * regret, step.measured }, 2);
+        end_row(s, step.samples, step.throttled);
+        *seen |= fabs(regret) > regret_seen;
     }
-    if (!some) /* all differences are too small to be seen */
+}
+
+void series_regret(struct series *s)
+{
+    bool seen = false;
+
+    series_block(s, "plan of the bucket below");
+    write_regrets(s, BUCKET_BELOW, &seen);
+    series_block(s, "plan of the bucket above");
+    write_regrets(s, BUCKET_ABOVE, &seen);
+    if (!seen)
         s->extent.rows = 0;
 }
 
@@ -474,7 +542,7 @@ int series_lines(const struct scope *scope, struct static_line out[SERIES_LINES]
         const char *name;
         uint32_t r, a;
         bool where_tried;
-    } all[SERIES_LINES] = {
+    } rows[SERIES_LINES] = {
         { "r=0", 0, MOE_A2A_LINEAR, false }, { "linear", 1, MOE_A2A_LINEAR, false },
         { "2dh", 1, MOE_A2A_2DH, false },    { "3dh", 1, MOE_A2A_3DH, true },
         { "rail", 1, MOE_A2A_RAIL, true },
@@ -482,19 +550,19 @@ int series_lines(const struct scope *scope, struct static_line out[SERIES_LINES]
     int count = 0;
 
     for (int i = 0; i < SERIES_LINES; i++) {
-        struct static_line line = { .name = all[i].name,
-                                    .count = all[i].r ? SERIES_LINE_PLANS : 1 };
+        struct static_line line = { .name = rows[i].name,
+                                    .count = rows[i].r ? SERIES_LINE_PLANS : 1 };
         bool tried = false;
 
         for (size_t j = 0; j < scope->count; j++)
             for (size_t k = 0; k < scope->layers[j].trial_count; k++)
-                tried |= scope->layers[j].trials[k].row.key.plan.a == all[i].a;
-        if (all[i].where_tried && !tried)
+                tried |= scope->layers[j].trials[k].row.key.plan.a == rows[i].a;
+        if (rows[i].where_tried && !tried)
             continue;
         for (int j = 0; j < line.count; j++) {
             line.plans[j] = plan_default(NULL);
-            line.plans[j].r = all[i].r;
-            line.plans[j].a = all[i].a;
+            line.plans[j].r = rows[i].r;
+            line.plans[j].a = rows[i].a;
             line.plans[j].d = 1u << j;
         }
         out[count++] = line;
@@ -502,46 +570,50 @@ int series_lines(const struct scope *scope, struct static_line out[SERIES_LINES]
     return count;
 }
 
-struct improvement series_pooled(const struct scope *scope, uint32_t ranks,
-                                 const struct moe_plan *plan)
+struct improvement series_pooled_improvement(const struct scope *scope, uint32_t ranks,
+                                             const struct moe_plan *plan)
 {
     struct improvement sum = { .worst = -INFINITY };
 
     for (size_t i = 0; i < scope->count; i++) {
         const struct layer_facts *layer = &scope->layers[i];
-        struct improvement one;
+        struct improvement of_layer;
 
         if (ranks && layer->shape.ranks != ranks)
             continue;
-        one = contrast_static(layer, plan);
-        if (!one.buckets)
+        of_layer = contrast_static(layer, plan);
+        if (!of_layer.buckets)
             continue;
-        sum.mean += one.mean * one.buckets;
-        sum.worst = fmax(sum.worst, one.worst);
-        sum.buckets += one.buckets;
-        sum.measured += one.measured;
+        sum.mean += of_layer.mean * of_layer.buckets;
+        sum.worst = fmax(sum.worst, of_layer.worst);
+        sum.buckets += of_layer.buckets;
+        sum.measured += of_layer.measured;
     }
     sum.mean = sum.buckets ? sum.mean / sum.buckets : NAN;
     sum.worst = sum.buckets ? sum.worst : NAN;
     return sum;
 }
 
+/* Columns: place on the y axis, the first row at the top; mean, worst bucket in %; buckets; those
+ * of them in which the plan was timed; plan. */
 void series_improvement(struct series *s)
 {
-    struct static_line list[SERIES_LINES];
-    int lines = series_lines(s->scope, list);
-    uint32_t at = 1 + ((uint32_t)lines - 1) * SERIES_LINE_PLANS;
+    struct static_line lines[SERIES_LINES];
+    int line_count = series_lines(s->scope, lines);
+    uint32_t place = 0;
 
-    for (int i = 0; i < lines; i++) {
-        const struct static_line *line = &list[i];
+    for (int i = 0; i < line_count; i++)
+        place += (uint32_t)lines[i].count;
+    for (int i = 0; i < line_count; i++) {
+        const struct static_line *line = &lines[i];
 
-        for (int j = 0; j < line->count; j++, at--) {
-            struct improvement one = series_pooled(s->scope, 0, &line->plans[j]);
+        for (int j = 0; j < line->count; j++, place--) {
+            struct improvement pooled = series_pooled_improvement(s->scope, 0, &line->plans[j]);
 
-            if (!one.buckets)
+            if (!pooled.buckets)
                 continue;
-            put_row(s, at, (const double[]){ 100 * one.mean, 100 * one.worst }, 2);
-            fprintf(s->to, " %u %u \"%s", one.buckets, one.measured, line->name);
+            put_row(s, place, (const double[]){ 100 * pooled.mean, 100 * pooled.worst }, 2);
+            fprintf(s->to, " %u %u \"%s", pooled.buckets, pooled.measured, line->name);
             if (line->count > 1)
                 fprintf(s->to, " d=%u", line->plans[j].d);
             fputs("\"\n", s->to);
@@ -552,6 +624,8 @@ void series_improvement(struct series *s)
 
 /* ---- one all-to-all against another, where both were timed with the same r and d */
 
+/* Columns: capacity; ratio other / base, low end, high end; size of a message of base in KiB; r;
+ * samples of both; disturbed ones.  The interval combines the far ends of both medians. */
 static void write_a2a(struct series *s, uint32_t base, uint32_t other)
 {
     for (uint32_t d = 1; d <= PLAN_MAX_D; d *= 2) {
@@ -562,7 +636,7 @@ static void write_a2a(struct series *s, uint32_t base, uint32_t other)
         for (size_t i = 0; i < s->layer->trial_count; i++) {
             const struct trial_facts *t = &s->layer->trials[i], *twin;
             struct moe_plan plan = t->row.key.plan;
-            const struct spread *a = &t->steps, *b;
+            const struct spread *base_steps = &t->steps, *other_steps;
 
             if (!trial_usable(t) || plan.d != d || plan.r == 0 || plan.a != base)
                 continue;
@@ -570,15 +644,16 @@ static void write_a2a(struct series *s, uint32_t base, uint32_t other)
             twin = facts_trial(s->layer, t->row.key.bucket, &plan);
             if (!twin || !trial_usable(twin))
                 continue;
-            b = &twin->steps;
-            put_row(
-                s, t->row.capacity,
-                (const double[]){
-                    (double)b->median_ns / (double)a->median_ns,
-                    (double)b->low_ns / (double)a->high_ns, (double)b->high_ns / (double)a->low_ns,
-                    (double)t->row.sent_bytes / 1024 / fmax(1, (double)t->row.messages), plan.r },
-                5);
-            end_row(s, a->count + b->count,
+            other_steps = &twin->steps;
+            put_row(s, t->row.capacity,
+                    (const double[]){
+                        (double)other_steps->median_ns / (double)base_steps->median_ns,
+                        (double)other_steps->low_ns / (double)base_steps->high_ns,
+                        (double)other_steps->high_ns / (double)base_steps->low_ns,
+                        (double)t->row.sent_bytes / 1024 / fmax(1, (double)t->row.messages),
+                        plan.r },
+                    5);
+            end_row(s, base_steps->count + other_steps->count,
                     contrast_trial(t).throttled + contrast_trial(twin).throttled);
         }
     }
@@ -601,6 +676,8 @@ void series_rail(struct series *s)
 
 /* ---- sparse against padded experts */
 
+/* Columns: skew; ratio sparse / padded, low end, high end; padded step, sparse step in ms; samples
+ * of both; 0. */
 void series_loads(struct series *s)
 {
     for (size_t i = 0; i < s->layer->load_count; i++) {
@@ -635,25 +712,25 @@ static int64_t phases_ns(const struct trial_facts *trial)
 
 /* Returns the end of the trials of trials[i]'s bucket, and counts those with phases.  Trials are
  * sorted by bucket. */
-static size_t bucket_end(const struct layer_facts *layer, size_t i, size_t *known)
+static size_t bucket_end(const struct layer_facts *layer, size_t i, size_t *with_phases)
 {
     uint32_t bucket = layer->trials[i].row.key.bucket;
 
-    for (*known = 0; i < layer->trial_count && layer->trials[i].row.key.bucket == bucket; i++)
-        *known += phases_ns(&layer->trials[i]) > 0;
+    for (*with_phases = 0; i < layer->trial_count && layer->trials[i].row.key.bucket == bucket; i++)
+        *with_phases += phases_ns(&layer->trials[i]) > 0;
     return i;
 }
 
 /* Returns the first trial of the bucket that is drawn (series_phases_capacity()). */
 static size_t bucket_drawn(const struct layer_facts *layer)
 {
-    size_t best = 0, most = 0, known;
+    size_t best = 0, most_with_phases = 0, with_phases;
 
     for (size_t i = 0, end; i < layer->trial_count; i = end) {
-        end = bucket_end(layer, i, &known);
-        if (known && known >= most) {
+        end = bucket_end(layer, i, &with_phases);
+        if (with_phases && with_phases >= most_with_phases) {
             best = i;
-            most = known;
+            most_with_phases = with_phases;
         }
     }
     return best;
@@ -672,11 +749,12 @@ static int by_total(const void *left, const void *right)
     return (x > y) - (x < y);
 }
 
-/* Writes one bucket, the fastest plan on top.  Returns the first trial of the next bucket. */
+/* Writes one bucket, the fastest plan on top.  Returns the first trial of the next bucket. Columns:
+ * place; each phase, total, its low end, its high end in ms; plan. */
 static size_t write_phases(struct series *s, size_t first)
 {
-    size_t known, end = bucket_end(s->layer, first, &known), count = 0;
-    const struct trial_facts **trials = calloc(known + 1, sizeof(*trials));
+    size_t with_phases, end = bucket_end(s->layer, first, &with_phases), count = 0;
+    const struct trial_facts **trials = calloc(with_phases + 1, sizeof(*trials));
     char name[32];
 
     for (size_t i = first; trials && i < end; i++)
@@ -688,14 +766,14 @@ static size_t write_phases(struct series *s, size_t first)
         series_block(s, name);
     }
     for (size_t i = 0; i < count; i++) {
-        const struct phase_time *of = trials[i]->phases;
+        const struct phase_time *phases = trials[i]->phases;
 
         fprintf(s->to, "%zu", count - i);
         for (int phase = PHASE_TOTAL + 1; phase < PHASE_COUNT; phase++)
-            fprintf(s->to, " %.6g", (double)of[phase].ns * 1e-6);
-        fprintf(s->to, " %.6g %.6g %.6g \"%s\"\n", (double)of[PHASE_TOTAL].ns * 1e-6,
-                (double)of[PHASE_TOTAL].low_ns * 1e-6, (double)of[PHASE_TOTAL].high_ns * 1e-6,
-                PLAN_WORDS(&trials[i]->row.key.plan));
+            fprintf(s->to, " %.6g", (double)phases[phase].ns * 1e-6);
+        fprintf(s->to, " %.6g %.6g %.6g \"%s\"\n", (double)phases[PHASE_TOTAL].ns * 1e-6,
+                (double)phases[PHASE_TOTAL].low_ns * 1e-6,
+                (double)phases[PHASE_TOTAL].high_ns * 1e-6, PLAN_WORDS(&trials[i]->row.key.plan));
     }
     free(trials);
     s->extent.rows += (uint32_t)count;
@@ -708,8 +786,8 @@ void series_phases(struct series *s)
 
     if (s->layer->trial_count)
         write_phases(s, drawn);
-    for (size_t i = 0, known; i < s->layer->trial_count;)
-        i = i == drawn ? bucket_end(s->layer, i, &known) : write_phases(s, i);
+    for (size_t i = 0, unused; i < s->layer->trial_count;)
+        i = i == drawn ? bucket_end(s->layer, i, &unused) : write_phases(s, i);
 }
 
 /* ---- what the table cost */
@@ -733,6 +811,7 @@ struct spent series_spent_of(const struct scope *scope)
     return sum;
 }
 
+/* Columns: place; steps or trials; what they were for. */
 void series_spent(struct series *s)
 {
     struct spent sum = series_spent_of(s->scope);

@@ -18,14 +18,14 @@ struct scope {
 };
 
 /* Returns whether a layer of the scope has moetune's own axes, or the scope is empty. */
-bool scope_has_own(const struct scope *scope);
+bool scope_has_own_axes(const struct scope *scope);
 
 /* What a data file holds: a plain value. */
 struct extent {
     uint32_t rows;
-    bool wide;          /* the rows lie at different places of the x axis */
-    uint64_t samples;   /* timed steps behind the rows */
-    uint64_t throttled; /* those of them that count although they were disturbed */
+    bool several_places; /* the rows lie at different places of the x axis */
+    uint64_t samples;    /* timed steps behind the rows */
+    uint64_t throttled;  /* those of them that count although they were disturbed */
 };
 
 /* One data file while series_write() writes it. */
@@ -34,11 +34,11 @@ struct series {
     const struct layer_facts *layer; /* the scope's first */
     FILE *to;
     bool begun, placed; /* the file has a block; it has a row */
-    double at;          /* place of the first row on the x axis */
+    double first_place; /* of the first row on the x axis */
     struct extent extent;
 };
 void series_block(struct series *series, const char *name); /* begins a block */
-void series_place(struct series *series, double at);        /* notes the place of a row */
+void series_place(struct series *series, double place);     /* notes the place of a row */
 
 typedef void series_writer(struct series *series);
 
@@ -93,8 +93,8 @@ struct static_line {
 int series_lines(const struct scope *scope, struct static_line out[SERIES_LINES]);
 
 /* Returns contrast_static() of a plan over the scope's layers on this many ranks; 0: on any. */
-struct improvement series_pooled(const struct scope *scope, uint32_t ranks,
-                                 const struct moe_plan *plan);
+struct improvement series_pooled_improvement(const struct scope *scope, uint32_t ranks,
+                                             const struct moe_plan *plan);
 
 /* What the table cost: a plain value. */
 struct spent {

@@ -13,18 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 79 };
+enum { LINE_COLUMNS = 79 };
 
 /* Writes a text in indented lines of at most COLUMNS characters, broken at blanks. */
 static void wrap(const char *text, FILE *to)
 {
     while (*text) {
-        size_t length = strlen(text), room = COLUMNS - 2;
+        size_t length = strlen(text), width = LINE_COLUMNS - 2;
 
-        if (length > room) {
-            for (length = room; length && text[length] != ' '; length--)
+        if (length > width) {
+            for (length = width; length && text[length] != ' '; length--)
                 ;
-            length = length ? length : room;
+            length = length ? length : width;
         }
         fprintf(to, "  %.*s\n", (int)length, text);
         text += length;
@@ -33,7 +33,7 @@ static void wrap(const char *text, FILE *to)
 }
 
 /* As wrap(), for a text that comes from the database: control characters become blanks. */
-static void wrap_plain(const char *text, FILE *to)
+static void wrap_database_text(const char *text, FILE *to)
 {
     char *clean = NULL;
     size_t bytes;
@@ -56,7 +56,7 @@ static void print_remarks(const struct remarks *remarks, FILE *to)
         char words[REMARK_BYTES];
 
         text_put(words, sizeof(words), "%.*s", (int)strcspn(line, "\n"), line);
-        wrap_plain(words, to);
+        wrap_database_text(words, to);
         if (command)
             quote_write(to, QUOTE_PLAIN, "    %s\n", command + 1);
     }
@@ -97,18 +97,22 @@ static void print_plot(const struct report *report, const struct section *sectio
     wrap(trace, to);
 }
 
+enum summary { MEAN, WORST };
+
 /* Writes how much longer each static plan takes than the table: mean, or worst bucket. */
-static void print_table(const struct section *section, bool worst, FILE *to)
+static void print_improvement(const struct section *section, enum summary summary, FILE *to)
 {
     struct static_line lines[SERIES_LINES];
     int count = series_lines(&section->scope, lines);
 
-    fprintf(to, "  %-18s    d=1     d=2     d=4     d=8\n", worst ? "worst bucket" : "mean");
+    fprintf(to, "  %-18s    d=1     d=2     d=4     d=8\n",
+            summary == WORST ? "worst bucket" : "mean");
     for (int i = 0; i < count; i++) {
         fprintf(to, "  %-14s", lines[i].name);
         for (int j = 0; j < lines[i].count; j++) {
-            struct improvement one = series_pooled(&section->scope, 0, &lines[i].plans[j]);
-            double share = worst ? one.worst : one.mean;
+            struct improvement pooled =
+                series_pooled_improvement(&section->scope, 0, &lines[i].plans[j]);
+            double share = summary == WORST ? pooled.worst : pooled.mean;
 
             if (isnan(share))
                 fprintf(to, "%8s", "-");
@@ -122,10 +126,10 @@ static void print_table(const struct section *section, bool worst, FILE *to)
 static void print_section(const struct report *report, const struct section *section, FILE *to)
 {
     const struct layer_facts *layer = &section->scope.layers[0];
-    bool one = section->scope.count == 1;
+    bool one_layer = section->scope.count == 1;
     struct remarks remarks;
 
-    if (one) {
+    if (one_layer) {
         quote_write(to, QUOTE_PLAIN, "\n== %s: %s\n   %s, %u ranks, buckets ", section->name,
                     SHAPE_TEXT(&layer->shape), layer->cluster.device, layer->cluster.ranks);
         if (layer->buckets.declared)
@@ -137,7 +141,7 @@ static void print_section(const struct report *report, const struct section *sec
     }
     remarks_section(report->facts, &section->scope, &remarks);
     print_remarks(&remarks, to);
-    if (one) {
+    if (one_layer) {
         char text[HEADLINE_BYTES];
 
         remarks_headline(layer, text);
@@ -149,7 +153,7 @@ static void print_section(const struct report *report, const struct section *sec
     }
     remarks_totals(&section->scope, &remarks);
     print_remarks(&remarks, to);
-    if (one && !layer->buckets.declared) {
+    if (one_layer && !layer->buckets.declared) {
         drops_remarks(layer, &remarks);
         print_remarks(&remarks, to);
     }
@@ -159,11 +163,11 @@ static void print_section(const struct report *report, const struct section *sec
     print_remarks(&remarks, to);
     for (size_t i = 0; i < section->picture_count; i++)
         print_plot(report, section, &section->pictures[i], to);
-    if (!scope_has_own(&section->scope))
+    if (!scope_has_own_axes(&section->scope))
         return;
     fprintf(to, "\nHow much longer each static plan takes than the table, r=0 or r=1\n");
-    print_table(section, false, to);
-    print_table(section, true, to);
+    print_improvement(section, MEAN, to);
+    print_improvement(section, WORST, to);
 }
 
 void sheet_write(const struct report *report, FILE *to)

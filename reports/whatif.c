@@ -24,12 +24,12 @@ enum { FLAT_LINEAR = 0, LIMITED_RAIL = WHATIF_WAYS - 1 };
 
 static bool differ_in_router(const struct layer_facts *flat, const struct layer_facts *limited)
 {
-    struct moe_shape without = limited->shape;
+    struct moe_shape unlimited = limited->shape;
 
-    without.groups = flat->shape.groups;
-    without.group_limit = flat->shape.group_limit;
-    without.router = flat->shape.router;
-    return flat->cluster_id == limited->cluster_id && shape_equal(&without, &flat->shape);
+    unlimited.groups = flat->shape.groups;
+    unlimited.group_limit = flat->shape.group_limit;
+    unlimited.router = flat->shape.router;
+    return flat->cluster_id == limited->cluster_id && shape_equal(&unlimited, &flat->shape);
 }
 
 /* Layers without a common capacity are no pair.  Tables of different width R are, because rows are
@@ -37,21 +37,24 @@ static bool differ_in_router(const struct layer_facts *flat, const struct layer_
 bool whatif_pair(const struct scope *scope, size_t place, struct whatif_pair *out)
 {
     struct whatif_row row;
-    size_t first = 0, end = scope->count;
+    size_t first_limited = 0, limited_end = scope->count;
 
     /* A database may have thousands of layers.  Few of them have groups, and these mostly lie
      * together. */
-    while (first < end && !scope->layers[first].shape.groups)
-        first++;
-    while (end > first && !scope->layers[end - 1].shape.groups)
-        end--;
-    for (size_t i = 0; i < scope->count && first < end; i++)
-        for (size_t j = first; j < end && !scope->layers[i].shape.groups; j++) {
+    while (first_limited < limited_end && !scope->layers[first_limited].shape.groups)
+        first_limited++;
+    while (limited_end > first_limited && !scope->layers[limited_end - 1].shape.groups)
+        limited_end--;
+    for (size_t i = 0; i < scope->count && first_limited < limited_end; i++)
+        for (size_t j = first_limited; j < limited_end && !scope->layers[i].shape.groups; j++) {
             *out = (struct whatif_pair){ &scope->layers[i], &scope->layers[j] };
             row.capacity = 0;
-            if (out->limited->shape.groups && differ_in_router(out->flat, out->limited) &&
-                whatif_next(out, &row) && !place--)
+            if (!out->limited->shape.groups || !differ_in_router(out->flat, out->limited) ||
+                !whatif_next(out, &row))
+                continue;
+            if (!place)
                 return true;
+            place--;
         }
     return false;
 }
@@ -104,14 +107,15 @@ bool whatif_sure(const struct spread *steps)
 /* The interval combines the far ends of both medians' intervals. */
 static struct gain gain_over(const struct trial_facts *slow, const struct trial_facts *fast)
 {
-    const struct spread *a = &slow->steps, *b = &fast->steps;
-    bool sure = whatif_sure(a) && whatif_sure(b);
+    const struct spread *slow_steps = &slow->steps, *fast_steps = &fast->steps;
+    bool sure = whatif_sure(slow_steps) && whatif_sure(fast_steps);
 
     if (slow == fast)
-        return (struct gain){ 0, 0, 0 };
-    return (struct gain){ 1 - (double)b->median_ns / (double)a->median_ns,
-                          sure ? 1 - (double)b->high_ns / (double)a->low_ns : NAN,
-                          sure ? 1 - (double)b->low_ns / (double)a->high_ns : NAN };
+        return (struct gain){ .value = 0 };
+    return (struct gain){ 1 - (double)fast_steps->median_ns / (double)slow_steps->median_ns,
+                          sure ? 1 - (double)fast_steps->high_ns / (double)slow_steps->low_ns : NAN,
+                          sure ? 1 - (double)fast_steps->low_ns / (double)slow_steps->high_ns
+                               : NAN };
 }
 
 /* Trials are sorted by bucket, and so by capacity: the first larger capacity is the next row. */
@@ -119,7 +123,7 @@ bool whatif_next(const struct whatif_pair *pair, struct whatif_row *row)
 {
     for (size_t i = 0; i < pair->flat->trial_count; i++) {
         uint64_t capacity = pair->flat->trials[i].row.capacity;
-        const struct trial_facts *flat;
+        const struct trial_facts *best_flat;
 
         if (capacity <= row->capacity)
             continue;
@@ -128,12 +132,12 @@ bool whatif_next(const struct whatif_pair *pair, struct whatif_row *row)
             row->best[way] = best_trial(layer_of(pair, way), whatif_ways[way].a, capacity);
         if (!row->best[FLAT_LINEAR] || !row->best[LIMITED_RAIL])
             continue;
-        flat = row->best[FLAT_LINEAR]; /* the best of all flat ways */
+        best_flat = row->best[FLAT_LINEAR]; /* the best of all flat ways */
         for (int way = 0; way < LIMITED_RAIL; way++)
-            if (row->best[way] && row->best[way]->steps.median_ns < flat->steps.median_ns)
-                flat = row->best[way];
+            if (row->best[way] && row->best[way]->steps.median_ns < best_flat->steps.median_ns)
+                best_flat = row->best[way];
         row->gain = gain_over(row->best[FLAT_LINEAR], row->best[LIMITED_RAIL]);
-        row->flat = gain_over(row->best[FLAT_LINEAR], flat);
+        row->flat = gain_over(row->best[FLAT_LINEAR], best_flat);
         return true;
     }
     return false;
@@ -147,17 +151,20 @@ bool whatif_next(const struct whatif_pair *pair, struct whatif_row *row)
 static double rail_bytes(const struct moe_shape *s, uint64_t capacity)
 {
     uint64_t need = s->layers > 1 ? 0 : shape_node_need(s, s->tokens);
-    double row = (double)s->model_dim * (double)dtype_bytes(s->dtype), k = s->top_k;
-    double forward = 2 * row + 8 * k, backward = s->pass == MOE_TRAIN ? 2 * row + 4 * k : 0;
+    double row_bytes = (double)s->model_dim * (double)dtype_bytes(s->dtype), top_k = s->top_k;
+    double forward = 2 * row_bytes + 8 * top_k,
+           backward = s->pass == MOE_TRAIN ? 2 * row_bytes + 4 * top_k : 0;
 
     return (double)shape_node_rows(s, s->tokens, need, capacity) * (forward + backward);
 }
 
 /* Returns the bytes that linear, 2dh and 3dh send to one node: each all-to-all moves r E C D
  * elements for all nodes together. */
-static double rows_bytes(const struct moe_shape *s, const struct moe_plan *plan, uint64_t capacity)
+static double padded_rows_bytes(const struct moe_shape *s, const struct moe_plan *plan,
+                                uint64_t capacity)
 {
-    uint64_t step = shape_slices(s) / plan->r * plan->d, rows = (capacity + step - 1) / step * step;
+    uint64_t multiple = shape_slices(s) / plan->r * plan->d,
+             rows = (capacity + multiple - 1) / multiple * multiple;
     double trips = s->pass == MOE_TRAIN ? 4 : 2;
 
     return trips * plan->r * s->experts * (double)rows * s->model_dim *
@@ -179,16 +186,17 @@ static double nodes_sent_to(const struct moe_shape *s, uint32_t a)
 double whatif_bytes(const struct moe_shape *shape, const struct trial_facts *trial)
 {
     const struct moe_plan *plan = &trial->row.key.plan;
-    double a_node = plan->a == MOE_A2A_RAIL ? rail_bytes(shape, trial->row.capacity)
-                                            : rows_bytes(shape, plan, trial->row.capacity);
+    double bytes_per_node = plan->a == MOE_A2A_RAIL
+                                ? rail_bytes(shape, trial->row.capacity)
+                                : padded_rows_bytes(shape, plan, trial->row.capacity);
 
-    return a_node * nodes_sent_to(shape, plan->a) * (shape->layers ? shape->layers : 1);
+    return bytes_per_node * nodes_sent_to(shape, plan->a) * (shape->layers ? shape->layers : 1);
 }
 
 /* ---- summed up */
 
 /* Adds the logarithm of the time that remains, so that mean gains are geometric. */
-static void add_log(struct gain *sum, const struct gain *gain)
+static void add_log_gain(struct gain *sum, const struct gain *gain)
 {
     sum->value += log1p(-gain->value);
     sum->low += log1p(-gain->low);
@@ -196,7 +204,7 @@ static void add_log(struct gain *sum, const struct gain *gain)
 }
 
 /* Writes the geometric mean of summed gains, "40.1 % (38.0 to 42.3)". */
-static void write_mean(const struct gain *sum, double count, char *text, size_t size)
+static void write_mean_gain(const struct gain *sum, double count, char *text, size_t size)
 {
     text_put(
         text, size, "%.1f %%%s", -100 * expm1(sum->value / count),
@@ -207,28 +215,29 @@ static void pair_remark(const struct whatif_pair *pair, char text[REMARK_BYTES])
 {
     struct whatif_row row = { .capacity = 0 };
     struct gain gain = { 0 }, flat = { 0 };
-    uint64_t first = 0;
+    uint64_t first_capacity = 0;
     unsigned count = 0;
-    char all[64], kept[64];
+    char gain_text[64], flat_text[64];
     int used;
 
     for (; whatif_next(pair, &row); count++) {
-        first = count ? first : row.capacity;
-        add_log(&gain, &row.gain);
-        add_log(&flat, &row.flat);
+        first_capacity = count ? first_capacity : row.capacity;
+        add_log_gain(&gain, &row.gain);
+        add_log_gain(&flat, &row.flat);
     }
-    write_mean(&gain, count, all, sizeof(all));
-    write_mean(&flat, count, kept, sizeof(kept));
-    used = snprintf(text, REMARK_BYTES,
-                    "%s: limited x rail gains %s over flat x linear; %u capacities, c = %" PRIu64
-                    " to %" PRIu64 ".  ",
-                    SHAPE_TEXT(&pair->limited->shape), all, count, first, row.capacity);
+    write_mean_gain(&gain, count, gain_text, sizeof(gain_text));
+    write_mean_gain(&flat, count, flat_text, sizeof(flat_text));
+    used =
+        snprintf(text, REMARK_BYTES,
+                 "%s: limited x rail gains %s over flat x linear; %u capacities, c = %" PRIu64
+                 " to %" PRIu64 ".  ",
+                 SHAPE_TEXT(&pair->limited->shape), gain_text, count, first_capacity, row.capacity);
     if (flat.value <= gain.value)
         snprintf(text + used, REMARK_BYTES - (size_t)used,
-                 "The best flat plans gain %s: no change of the model is needed.", kept);
+                 "The best flat plans gain %s: no change of the model is needed.", flat_text);
     else
         snprintf(text + used, REMARK_BYTES - (size_t)used,
-                 "The best flat plans already gain %s, without a change of the model.", kept);
+                 "The best flat plans already gain %s, without a change of the model.", flat_text);
 }
 
 void whatif_remarks(const struct scope *scope, struct remarks *out)
@@ -242,18 +251,21 @@ void whatif_remarks(const struct scope *scope, struct remarks *out)
 
 /* ---- the plot */
 
-static void way_row(struct series *s, const struct moe_shape *shape, const struct trial_facts *t)
+/* Columns: capacity; step, low end, high end in ms; MiB sent between nodes; samples; disturbed
+ * ones; plan. */
+static void write_trial(struct series *s, const struct moe_shape *shape,
+                        const struct trial_facts *trial)
 {
-    struct step_time step = contrast_trial(t);
+    struct step_time step = contrast_trial(trial);
 
-    series_place(s, (double)t->row.capacity);
-    fprintf(s->to, "%" PRIu64 " %.6g", t->row.capacity, step.us * 1e-3);
-    if (whatif_sure(&t->steps))
+    series_place(s, (double)trial->row.capacity);
+    fprintf(s->to, "%" PRIu64 " %.6g", trial->row.capacity, step.us * 1e-3);
+    if (whatif_sure(&trial->steps))
         fprintf(s->to, " %.6g %.6g", step.low_us * 1e-3, step.high_us * 1e-3);
     else
         fputs(" NaN NaN", s->to);
-    fprintf(s->to, " %.6g %u %u \"%s\"\n", whatif_bytes(shape, t) / 1048576, step.samples,
-            step.throttled, PLAN_WORDS(&t->row.key.plan));
+    fprintf(s->to, " %.6g %u %u \"%s\"\n", whatif_bytes(shape, trial) / 1048576, step.samples,
+            step.throttled, PLAN_WORDS(&trial->row.key.plan));
     s->extent.rows++;
     s->extent.samples += step.samples;
     s->extent.throttled += step.throttled;
@@ -272,6 +284,6 @@ void series_whatif(struct series *s)
             fprintf(s->to, "# %s\n", SHAPE_TEXT(shape));
             while (whatif_next(&pair, &row))
                 if (row.best[way])
-                    way_row(s, shape, row.best[way]);
+                    write_trial(s, shape, row.best[way]);
         }
 }
