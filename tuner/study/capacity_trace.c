@@ -15,13 +15,13 @@ enum { TRACE_BYTES_MAX = 1 << 28 };
 static int add_step(struct capacity_trace *t, size_t *room, uint32_t capacity)
 {
     if (t->steps == *room) {
-        uint32_t *more;
+        uint32_t *capacities;
 
         *room = 2 * *room + 1024;
-        more = realloc(t->capacities, *room * sizeof(*more));
-        if (!more)
+        capacities = realloc(t->capacities, *room * sizeof(*capacities));
+        if (!capacities)
             return fail(ERR_NOMEM, "the capacities of %zu steps", *room);
-        t->capacities = more;
+        t->capacities = capacities;
     }
     t->capacities[t->steps++] = capacity;
     return OK;
@@ -32,23 +32,26 @@ static int parse_lines(const char *text, const char *path, struct capacity_trace
     uint32_t line_number = 0;
     size_t room = 0;
 
-    for (const char *at = text; *at; at += *at == '\n') {
-        const char *word = at + strspn(at, " \t\r");
-        size_t length = strcspn(word, " \t\r#\n"), line = strcspn(word, "\r\n");
-        const char *rest = word + length + strspn(word + length, " \t\r");
-        char *end = NULL;
-        unsigned long value = *word >= '0' && *word <= '9' ? strtoul(word, &end, 10) : 0;
+    for (const char *line = text; *line; line += *line == '\n') {
+        const char *number = line + strspn(line, " \t\r");
+        size_t number_length = strcspn(number, " \t\r#\n"), line_length = strcspn(number, "\r\n");
+        const char *behind = number + number_length + strspn(number + number_length, " \t\r");
+        char *value_end = NULL;
+        unsigned long value =
+            *number >= '0' && *number <= '9' ? strtoul(number, &value_end, 10) : 0;
 
         line_number++;
-        if (*rest && *rest != '#' && *rest != '\n')
+        if (*behind && *behind != '#' && *behind != '\n')
             return fail(ERR_ARGUMENT, "%s:%u: a line has one capacity, not \"%.*s\"", path,
-                        line_number, (int)(line < 40 ? line : 40), word);
-        if (length && (value < 1 || value > TRACE_CAPACITY_MOST || end != word + length))
+                        line_number, (int)(line_length < 40 ? line_length : 40), number);
+        if (number_length &&
+            (value < 1 || value > TRACE_CAPACITY_MOST || value_end != number + number_length))
             return fail(ERR_ARGUMENT, "%s:%u: \"%.*s\" is no capacity from 1 to %d", path,
-                        line_number, (int)(length < 40 ? length : 40), word, TRACE_CAPACITY_MOST);
-        if (length)
+                        line_number, (int)(number_length < 40 ? number_length : 40), number,
+                        TRACE_CAPACITY_MOST);
+        if (number_length)
             TRY(add_step(t, &room, (uint32_t)value));
-        at += strcspn(at, "\n");
+        line += strcspn(line, "\n");
     }
     return t->steps ? OK : fail(ERR_ARGUMENT, "%s has no line with a capacity", path);
 }

@@ -57,7 +57,7 @@ static int aggregation_ns(const struct formula_call *call, double *out)
 }
 
 /* Returns the capacity factor of one step of Figure 1's training. */
-static int swing(const struct formula_call *call, double *out)
+static int swing_at_step(const struct formula_call *call, double *out)
 {
     size_t step = (size_t)call->arguments[0], steps = (size_t)call->arguments[1];
 
@@ -119,7 +119,8 @@ static int add_typical_layer(const struct cluster *machine, const struct moe_sha
 }
 
 /* Goes through Table 6's typical layers: every combination of these sizes. */
-static int time_typical(const struct cluster *machine, uint32_t ranks, struct typical_sums *sums)
+static int time_typical_layers(const struct cluster *machine, uint32_t ranks,
+                               struct typical_sums *sums)
 {
     static const uint32_t experts_per_two_ranks[] = { 1, 2, 4 };
     static const uint32_t dims[] = { 1024, 2048, 4096 };
@@ -149,7 +150,7 @@ static int time_typical(const struct cluster *machine, uint32_t ranks, struct ty
 }
 
 /* Returns mean, worst or wins (enum typical_output) of one static plan over the typical layers. */
-static int typical(const struct formula_call *call, double *out)
+static int typical_plan(const struct formula_call *call, double *out)
 {
     double ranks = call->arguments[0], algorithm = call->arguments[1], d = call->arguments[2];
     int degree = d >= 1 ? (int)log2(d) : DEGREES;
@@ -163,7 +164,7 @@ static int typical(const struct formula_call *call, double *out)
     if (!found) {
         struct typical_sums sums;
 
-        TRY(time_typical(call->formulas->machine, (uint32_t)ranks, &sums));
+        TRY(time_typical_layers(call->formulas->machine, (uint32_t)ranks, &sums));
         memcpy(values + TYPICAL_MEAN * STATIC_PLANS, sums.mean, sizeof(sums.mean));
         memcpy(values + TYPICAL_WORST * STATIC_PLANS, sums.worst, sizeof(sums.worst));
         memcpy(values + TYPICAL_WINS * STATIC_PLANS, sums.wins, sizeof(sums.wins));
@@ -176,7 +177,7 @@ static int typical(const struct formula_call *call, double *out)
 
 /* Divides a layer between two devices in proportion to their speed, as Table 3 does.  Returns the
  * share of the first device (output 0) or of the second (output 1). */
-static int share(const struct formula_call *call, double *out)
+static int device_share(const struct formula_call *call, double *out)
 {
     enum { UNITS = 10000 }; /* that are divided: shares are whole units */
     double seconds_of_first = call->arguments[0], seconds_of_second = call->arguments[1];
@@ -252,7 +253,7 @@ struct replayed_training {
     int rc;                    /* of the first step that failed */
 };
 
-static void add_step(void *self, const struct counts_step *s)
+static void add_replayed_step(void *self, const struct counts_step *s)
 {
     struct replayed_training *t = self;
 
@@ -276,7 +277,7 @@ static int train_by_rule(const struct cluster *machine, const struct counts_trac
     struct counts_sum sum;
 
     options.slack = 50;
-    TRY(counts_replay(trace, &options, rule, NULL, add_step, &training, &sum));
+    TRY(counts_replay(trace, &options, rule, NULL, add_replayed_step, &training, &sum));
     TRY(training.rc);
     out[TRAINING_NS] = training.ns / (double)sum.steps;
     out[TRAINING_KNOWN_NS] = training.known_ns / (double)sum.steps;
@@ -293,18 +294,18 @@ static int train_at_factor(const struct cluster *machine, const struct counts_tr
                            double factor, double out[TRAINING_OUTPUTS])
 {
     uint64_t rows[EXPERTS];
-    struct modelled_step step;
+    struct modelled_step layer_step;
     double choices = 0, dropped = 0;
 
     for (int e = 0; e < EXPERTS; e++)
         rows[e] = (uint64_t)ceil(factor * trace->choices / EXPERTS);
-    TRY(time_layer(machine, rows, &step, &out[TRAINING_BYTES]));
+    TRY(time_layer(machine, rows, &layer_step, &out[TRAINING_BYTES]));
     for (size_t i = 0; i < trace->steps * trace->experts; i++) {
         choices += trace->counts[i];
         dropped += trace->counts[i] > rows[0] ? (double)(trace->counts[i] - rows[0]) : 0;
     }
-    out[TRAINING_NS] = step.ns;
-    out[TRAINING_KNOWN_NS] = step.known_ns;
+    out[TRAINING_NS] = layer_step.ns;
+    out[TRAINING_KNOWN_NS] = layer_step.known_ns;
     out[TRAINING_ROWS] = out[TRAINING_FULLEST] = factor;
     out[TRAINING_DROPPED] = dropped / choices;
     out[TRAINING_REPLANS] = 0;
@@ -312,7 +313,7 @@ static int train_at_factor(const struct cluster *machine, const struct counts_tr
 }
 
 /* Returns one enum training_output of a training on the made-up trace of Figure 8. */
-static int training(const struct formula_call *call, double *out)
+static int training_number(const struct formula_call *call, double *out)
 {
     struct formulas *f = call->formulas;
     double rule = call->arguments[0]; /* enum counts_way, or FORMULA_HELD */
@@ -348,25 +349,25 @@ static int known_epochs(const struct formula_call *call, double *out)
 {
     struct moe_routes_options options = MOE_ROUTES_OPTIONS_INIT;
     struct moe_routes *routes;
-    int first = -1, known = 0;
+    int first_known = -1, count = 0;
 
     options.experts = EXPERTS;
     options.top_k = options.rooms = options.rows = 1; /* no routes are stored here */
     TRY(moe_routes_open(&options, &routes));
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         uint64_t unchanged = (uint64_t)(unchanged_share(epoch) * TOKENS_PER_EPOCH);
-        uint32_t on;
+        uint32_t is_known;
 
-        if (moe_routes_decide(routes, (uint64_t)epoch, unchanged, TOKENS_PER_EPOCH, &on)) {
+        if (moe_routes_decide(routes, (uint64_t)epoch, unchanged, TOKENS_PER_EPOCH, &is_known)) {
             moe_routes_close(routes);
             return fail(ERR_ARGUMENT, "epoch %d: the rule for known routes refuses its arguments",
                         epoch);
         }
-        known += (int)on;
-        first = on && first < 0 ? epoch : first;
+        count += (int)is_known;
+        first_known = is_known && first_known < 0 ? epoch : first_known;
     }
     moe_routes_close(routes);
-    *out = call->output == KNOWN_COUNT ? known : first;
+    *out = call->output == KNOWN_COUNT ? count : first_known;
     return OK;
 }
 
@@ -382,22 +383,22 @@ const struct formula formula_list[] = {
     /* (ranks, 1 = naive, MiB that each rank has for all): ns */
     { "aggregation_ns", 3, aggregation_ns, 0 },
     /* (step from 0 on, steps): capacity factor */
-    { "swing", 2, swing, 0 },
+    { "swing", 2, swing_at_step, 0 },
     /* (ranks, algorithm, d): %, %, layers */
-    { "typical_mean", 3, typical, TYPICAL_MEAN },
-    { "typical_worst", 3, typical, TYPICAL_WORST },
-    { "typical_wins", 3, typical, TYPICAL_WINS },
+    { "typical_mean", 3, typical_plan, TYPICAL_MEAN },
+    { "typical_worst", 3, typical_plan, TYPICAL_WORST },
+    { "typical_wins", 3, typical_plan, TYPICAL_WINS },
     /* (seconds of the first device, seconds of the second): share from 0 to 1 */
-    { "first_share", 2, share, 0 },
-    { "second_share", 2, share, 1 },
+    { "first_share", 2, device_share, 0 },
+    { "second_share", 2, device_share, 1 },
     /* (rule, capacity factor of rule "held"): units as in enum training_output */
-    { "training_ns", 2, training, TRAINING_NS },
-    { "training_known_ns", 2, training, TRAINING_KNOWN_NS },
-    { "training_rows", 2, training, TRAINING_ROWS },
-    { "training_fullest", 2, training, TRAINING_FULLEST },
-    { "training_dropped", 2, training, TRAINING_DROPPED },
-    { "training_replans", 2, training, TRAINING_REPLANS },
-    { "training_bytes", 2, training, TRAINING_BYTES },
+    { "training_ns", 2, training_number, TRAINING_NS },
+    { "training_known_ns", 2, training_number, TRAINING_KNOWN_NS },
+    { "training_rows", 2, training_number, TRAINING_ROWS },
+    { "training_fullest", 2, training_number, TRAINING_FULLEST },
+    { "training_dropped", 2, training_number, TRAINING_DROPPED },
+    { "training_replans", 2, training_number, TRAINING_REPLANS },
+    { "training_bytes", 2, training_number, TRAINING_BYTES },
     /* (): epoch from 0 on; epochs */
     { "first_known_epoch", 0, known_epochs, KNOWN_FIRST },
     { "known_epochs", 0, known_epochs, KNOWN_COUNT },

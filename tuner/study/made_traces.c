@@ -13,23 +13,25 @@ void made_draw(uint64_t key, uint64_t step, const double *share, uint32_t expert
      * for 5 choices. */
     enum { SLOT_BITS = 12, SLOTS = 1 << SLOT_BITS, CHOICES_PER_DRAW = 5 };
     uint16_t expert_of[SLOTS];
-    double before = 0, all = 0; /* shares of the experts before e, and of all */
-    uint32_t e = 0;
+    double shares_before = 0, shares_sum = 0; /* shares of the experts before e, and of all */
+    uint32_t e = 0;                           /* the expert of the slot */
 
     for (uint32_t i = 0; i < experts; i++) {
         counts[i] = 0;
-        all += share[i];
+        shares_sum += share[i];
     }
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
-        while (e + 1 < experts && (before + share[e]) / all * SLOTS <= slot + .5)
-            before += share[e++];
+        while (e + 1 < experts && (shares_before + share[e]) / shares_sum * SLOTS <= slot + .5)
+            shares_before += share[e++];
         expert_of[slot] = (uint16_t)e;
     }
     for (uint32_t i = 0; i < choices; i += CHOICES_PER_DRAW) {
         uint64_t bits = random_bits(key + step, i);
 
-        for (uint32_t j = i; j < i + CHOICES_PER_DRAW && j < choices; j++, bits >>= SLOT_BITS)
+        for (uint32_t j = i; j < i + CHOICES_PER_DRAW && j < choices; j++) {
             counts[expert_of[bits & (SLOTS - 1)]]++;
+            bits >>= SLOT_BITS;
+        }
     }
 }
 
@@ -67,13 +69,13 @@ int made_figure_8(uint64_t seed, uint32_t epoch_steps, uint32_t choices, struct 
 
     TRY(made_trace_open(EXPERTS, RANKS, EPOCHS * (size_t)epoch_steps, choices, out));
     for (size_t step = 0; step < out->steps; step++) {
-        double epoch = (double)step / epoch_steps, share[EXPERTS], along;
+        double epoch = (double)step / epoch_steps, share[EXPERTS], part_done;
 
         while (epoch >= epochs[part + 1])
             part++;
-        along = (epoch - epochs[part]) / (epochs[part + 1] - epochs[part]);
+        part_done = (epoch - epochs[part]) / (epochs[part + 1] - epochs[part]);
         for (int e = 0; e < EXPERTS; e++)
-            share[e] = loads[part][e] * (1 - along) + loads[part + 1][e] * along;
+            share[e] = loads[part][e] * (1 - part_done) + loads[part + 1][e] * part_done;
         made_draw(seed, step, share, EXPERTS, choices, out->counts + EXPERTS * step);
     }
     return OK;

@@ -96,23 +96,23 @@ static int run_class(const struct cluster *c, const struct rank_class *class,
     struct cluster paced = cluster_at_pace(*c, class->pace);
     int rank =
         ask->capacities.rows ? capacities_fullest(&ask->capacities, &ask->shape) : class->rank;
-    struct modelled_step one = { .ns = NAN };
+    struct modelled_step of_class = { .ns = NAN };
     struct model_rank s = { 0 };
     int rc = model_rank_open(&paced, rank, ask, speeds, &s);
 
     if (!rc)
-        rc = time_steps(&s, ask->known_routes, &one);
+        rc = time_steps(&s, ask->known_routes, &of_class);
     model_rank_close(&s);
     TRY(rc);
-    all->ns = fmax(all->ns, one.ns);
-    all->compute_ns = fmax(all->compute_ns, one.compute_ns);
-    all->comm_ns = fmax(all->comm_ns, one.comm_ns);
-    all->sent_bytes = fmax(all->sent_bytes, one.sent_bytes);
-    all->messages = fmax(all->messages, one.messages);
+    all->ns = fmax(all->ns, of_class.ns);
+    all->compute_ns = fmax(all->compute_ns, of_class.compute_ns);
+    all->comm_ns = fmax(all->comm_ns, of_class.comm_ns);
+    all->sent_bytes = fmax(all->sent_bytes, of_class.sent_bytes);
+    all->messages = fmax(all->messages, of_class.messages);
     for (int i = 0; i < PHASE_COUNT; i++)
-        all->phase_ns[i] = fmax(all->phase_ns[i], one.phase_ns[i]);
-    all->known_ns = fmax(all->known_ns, one.known_ns);
-    all->gate_ns = fmax(all->gate_ns, one.gate_ns);
+        all->phase_ns[i] = fmax(all->phase_ns[i], of_class.phase_ns[i]);
+    all->known_ns = fmax(all->known_ns, of_class.known_ns);
+    all->gate_ns = fmax(all->gate_ns, of_class.gate_ns);
     return OK;
 }
 
@@ -188,8 +188,8 @@ int modelled_bytes(const struct cluster *machine, const struct modelled_ask *giv
 /* Buffers of a modelled device: nothing reads or writes them. */
 static char send[1], recv[1], scratch[1];
 
-static int open_a2a(const struct cluster *machine, uint32_t ranks, uint32_t a, bool naive,
-                    uint64_t bytes, struct model_rank *s, struct a2a **out)
+static int open_modelled_a2a(const struct cluster *machine, uint32_t ranks, uint32_t a, bool naive,
+                             uint64_t bytes, struct model_rank *s, struct a2a **out)
 {
     struct cluster c = *machine;
     struct a2a_call call = { .dtype = MOE_F32,
@@ -212,7 +212,7 @@ int modelled_a2a_ns(const struct cluster *machine, uint32_t ranks, uint32_t a, u
     struct a2a *a2a = NULL;
     int rc;
 
-    TRY_OUT(open_a2a(machine, ranks, a, false, bytes, &s, &a2a));
+    TRY_OUT(open_modelled_a2a(machine, ranks, a, false, bytes, &s, &a2a));
     TRY_OUT(a2a_run(a2a, s.engine.comm));
     TRY_OUT(engine_sync(&s.engine));
     *out = (double)device_now_ns(s.engine.device);
@@ -229,16 +229,16 @@ int modelled_aggregation_ns(const struct cluster *machine, uint32_t ranks, bool 
 {
     struct model_rank s = { 0 };
     struct a2a *a2a = NULL;
-    int64_t all;
+    int64_t whole_ns;
     int rc;
 
-    TRY_OUT(open_a2a(machine, ranks, MOE_A2A_2DH, naive, bytes, &s, &a2a));
+    TRY_OUT(open_modelled_a2a(machine, ranks, MOE_A2A_2DH, naive, bytes, &s, &a2a));
     TRY_OUT(a2a_run(a2a, s.engine.comm));
     TRY_OUT(engine_sync(&s.engine));
-    all = device_now_ns(s.engine.device);
+    whole_ns = device_now_ns(s.engine.device);
     TRY_OUT(wire_exchange(s.engine.wire, s.engine.comm, &a2a->phases[1]));
     TRY_OUT(engine_sync(&s.engine));
-    *out = (double)(2 * all - device_now_ns(s.engine.device));
+    *out = (double)(2 * whole_ns - device_now_ns(s.engine.device));
 out:
     a2a_close(a2a);
     model_rank_close(&s);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BOUND_MAX = 64, NAME_BYTES = 64 };
+enum { NAMES_MAX = 64, NAME_BYTES = 64 };
 
 /* A name that lines define, and its meaning: an expression, which is evaluated wherever the name is
  * used, or a number.  All text lies in the study's lines and is not terminated. */
@@ -41,9 +41,10 @@ struct paper {
     const struct study *study;
     struct formulas formulas;
     struct study_table *table;       /* that the lines fill now; the caller's */
-    struct binding bound[BOUND_MAX]; /* names in force; the last one of a name holds */
-    int bound_count;
-    size_t *uses; /* for each line, how many cells it has filled */
+    struct binding names[NAMES_MAX]; /* in force; the last one of equal names holds */
+    int name_count;
+    struct binding dropped_name; /* takes the meaning of a name for which there was no room */
+    size_t *uses;                /* for each line, how many cells it has filled */
     struct cached_step *cached;
     size_t cached_count, cached_room;
     int rc; /* of the first failure; evaluation goes on with NAN */
@@ -73,9 +74,9 @@ static size_t table_end(const char *const *lines, size_t i)
 }
 
 /* Adds a note to the table's assumptions.  "@NAME" stands for the lines "text NAME ...". */
-static void add_note(const char *const *lines, const char *note, struct study_row *row)
+static void add_note(const char *const *lines, const char *note, struct study_row *table)
 {
-    size_t bytes = strlen(row->assumptions);
+    size_t bytes = strlen(table->assumptions);
     char begin[NAME_BYTES];
 
     if (*note != '@') {
@@ -83,50 +84,50 @@ static void add_note(const char *const *lines, const char *note, struct study_ro
 
         if (!bytes)
             space = "";
-        else if (row->assumptions[bytes - 1] == '.')
+        else if (table->assumptions[bytes - 1] == '.')
             space = "  ";
-        text_add(row->assumptions, sizeof(row->assumptions), "%s%s", space, note);
+        text_add(table->assumptions, sizeof(table->assumptions), "%s%s", space, note);
         return;
     }
     snprintf(begin, sizeof(begin), "text %s ", note + 1);
     for (; *lines; lines++)
         if (text_after(*lines, begin))
-            add_note(lines, text_after(*lines, begin), row);
+            add_note(lines, text_after(*lines, begin), table);
 }
 
 int paper_tables(const struct study *study, struct study_row **out)
 {
-    struct study_row *rows = NULL, *row = NULL;
+    struct study_row *tables = NULL, *table = NULL;
     size_t count = 0;
 
     for (const char *const *line = study->lines; *line; line++)
         count += text_after(*line, "table ") != NULL;
-    rows = calloc(count + 1, sizeof(*rows));
-    if (!rows)
+    tables = calloc(count + 1, sizeof(*tables));
+    if (!tables)
         return fail(ERR_NOMEM, "tables of %s", study->name);
     for (const char *const *line = study->lines; *line; line++) {
         const char *text;
 
         if ((text = text_after(*line, "table "))) {
-            row = row ? row + 1 : rows;
-            snprintf(row->name, sizeof(row->name), "%s", text);
+            table = table ? table + 1 : tables;
+            snprintf(table->name, sizeof(table->name), "%s", text);
         } else if ((text = text_after(*line, "title "))) {
-            snprintf(row->title, sizeof(row->title), "%s", text);
+            snprintf(table->title, sizeof(table->title), "%s", text);
         } else if ((text = text_after(*line, "unit "))) {
-            snprintf(row->unit, sizeof(row->unit), "%s", text);
+            snprintf(table->unit, sizeof(table->unit), "%s", text);
         } else if ((text = text_after(*line, "plot "))) {
-            if (!text_put(row->plot, sizeof(row->plot), "%s", text)) {
-                free(rows);
+            if (!text_put(table->plot, sizeof(table->plot), "%s", text)) {
+                free(tables);
                 return fail(ERR_ARGUMENT, "%s.study: the plot line of %s is too long", study->name,
-                            row->name);
+                            table->name);
             }
         } else if ((text = text_after(*line, "not yet "))) {
-            snprintf(row->not_yet, sizeof(row->not_yet), "%s", text);
+            snprintf(table->not_yet, sizeof(table->not_yet), "%s", text);
         } else if ((text = text_after(*line, "note "))) {
-            add_note(study->lines, text, row);
+            add_note(study->lines, text, table);
         }
     }
-    *out = rows;
+    *out = tables;
     return OK;
 }
 
@@ -155,23 +156,25 @@ static int name_bytes(const char *text)
     return n;
 }
 
-static struct binding *find_bound(struct paper *p, const char *name, int bytes)
+static struct binding *find_name(struct paper *p, const char *name, int bytes)
 {
-    for (int i = p->bound_count - 1; i >= 0; i--)
-        if (p->bound[i].name_bytes == bytes && !memcmp(p->bound[i].name, name, (size_t)bytes))
-            return &p->bound[i];
+    for (int i = p->name_count - 1; i >= 0; i--)
+        if (p->names[i].name_bytes == bytes && !memcmp(p->names[i].name, name, (size_t)bytes))
+            return &p->names[i];
     return NULL;
 }
 
-/* Puts a name in force.  The caller sets its meaning, and ends it by restoring p->bound_count. */
-static struct binding *bind(struct paper *p, const char *name)
+/* Puts a name in force.  The caller sets its meaning, and ends it by restoring p->name_count. */
+static struct binding *name_begin(struct paper *p, const char *name)
 {
-    if (p->bound_count == BOUND_MAX) {
+    struct binding *b = &p->dropped_name;
+
+    if (p->name_count < NAMES_MAX)
+        b = &p->names[p->name_count++];
+    else
         fail_at(p, "too many names are in force", name);
-        p->bound_count--;
-    }
-    p->bound[p->bound_count] = (struct binding){ .name = name, .name_bytes = name_bytes(name) };
-    return &p->bound[p->bound_count++];
+    *b = (struct binding){ .name = name, .name_bytes = name_bytes(name) };
+    return b;
 }
 
 /* ---- steps */
@@ -180,7 +183,7 @@ static double value_of(struct paper *p, const char *expression);
 
 static double setting_value(struct paper *p, const char *name, double default_value)
 {
-    const struct binding *b = find_bound(p, name, (int)strlen(name));
+    const struct binding *b = find_name(p, name, (int)strlen(name));
 
     if (!b)
         return default_value;
@@ -221,11 +224,11 @@ static const struct {
 /* Describes the step that the names in force ask for, but does not compute it.  Besides `settings`
  * there are f, the capacity factor; dense=1 and rigid=1, the baselines; known=1, which times known
  * routes, too; seconds and other_seconds, the times of two unequal devices. */
-static void describe_step(struct paper *p, struct cached_step *out)
+static void describe_step(struct paper *p, struct cached_step *step)
 {
-    struct modelled_ask *ask = &out->ask;
+    struct modelled_ask *ask = &step->ask;
 
-    memset(out, 0, sizeof(*out)); /* find_step() compares bytes */
+    memset(step, 0, sizeof(*step)); /* find_step() compares bytes */
     ask->shape.struct_size = sizeof(ask->shape);
     ask->plan.struct_size = sizeof(ask->plan);
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
@@ -236,8 +239,8 @@ static void describe_step(struct paper *p, struct cached_step *out)
     ask->baseline = (setting_value(p, "dense", 0) > 0 ? BASELINE_DENSE : 0) |
                     (setting_value(p, "rigid", 0) > 0 ? BASELINE_RIGID : 0);
     ask->known_routes = setting_value(p, "known", 0) > 0;
-    out->seconds[0] = setting_value(p, "seconds", 0);
-    out->seconds[1] = setting_value(p, "other_seconds", 0);
+    step->seconds[0] = setting_value(p, "seconds", 0);
+    step->seconds[1] = setting_value(p, "other_seconds", 0);
 }
 
 /* Returns the step that the names in force describe; computes it the first time. */
@@ -261,14 +264,14 @@ static const struct modelled_step *find_step(struct paper *p)
     if (!p->rc)
         p->rc = modelled_step_of(machine, &wanted.ask, &wanted.step);
     if (!p->rc && p->cached_count == p->cached_room) {
-        size_t room = p->cached_room ? 2 * p->cached_room : 64;
-        void *cached = realloc(p->cached, room * sizeof(*p->cached));
+        size_t larger = p->cached_room ? 2 * p->cached_room : 64;
+        void *cached = realloc(p->cached, larger * sizeof(*p->cached));
 
         if (cached) {
             p->cached = cached;
-            p->cached_room = room;
+            p->cached_room = larger;
         } else {
-            p->rc = fail(ERR_NOMEM, "%zu steps", room);
+            p->rc = fail(ERR_NOMEM, "%zu steps", larger);
         }
     }
     if (p->rc)
@@ -333,7 +336,7 @@ static const struct {
 /* Returns the value of a name: bound by a line, a quantity of the step, or a word. */
 static double named_value(struct paper *p, const char *name, int bytes)
 {
-    const struct binding *b = find_bound(p, name, bytes);
+    const struct binding *b = find_name(p, name, bytes);
     struct cached_step wanted;
     double value = NAN;
 
@@ -359,226 +362,283 @@ static double named_value(struct paper *p, const char *name, int bytes)
 
 /* ---- expressions */
 
-static double sum_at(struct paper *p, const char **at);
+static double read_sum(struct paper *p, const char **text);
 
 static double value_of(struct paper *p, const char *expression)
 {
-    return sum_at(p, &expression);
+    return read_sum(p, &expression);
 }
 
 /* Moves to the next character that is no space, and returns it. */
-static char skip_spaces(const char **at)
+static char skip_spaces(const char **text)
 {
-    *at += strspn(*at, " ");
-    return **at;
+    *text += strspn(*text, " ");
+    return **text;
 }
 
 /* Returns the first of these characters that lies outside all brackets, or the text's end. */
-static const char *find_outside(const char *at, const char *stops)
+static const char *find_outside(const char *text, const char *stops)
 {
-    for (int depth = 0; *at && (depth || !strchr(stops, *at)); at++)
-        depth += (*at == '(' || *at == '[') - (*at == ')' || *at == ']');
-    return at;
+    for (int depth = 0; *text && (depth || !strchr(stops, *text)); text++)
+        depth += (*text == '(' || *text == '[') - (*text == ')' || *text == ']');
+    return text;
 }
 
 /* Returns the text after the wanted character, which must stand here.  If another one does, fails
  * and returns the text's end. */
-static const char *skip_char(struct paper *p, const char *at, char wanted)
+static const char *skip_char(struct paper *p, const char *text, char wanted)
 {
-    if (*at == wanted)
-        return at + 1;
-    fail_at(p, (char[]){ 'n', 'o', ' ', wanted, '\0' }, at);
-    return at + strlen(at);
+    if (*text == wanted)
+        return text + 1;
+    fail_at(p, (char[]){ 'n', 'o', ' ', wanted, '\0' }, text);
+    return text + strlen(text);
 }
 
-/* Calls visit for each combination of values in "a = linear 2dh; d = 1 2 4".  "1..8" stands for the
- * numbers 1 to 8.  "Base:512" is 512 and "[100 W]:0" is 0, and titles show the word. */
-static void for_each(struct paper *p, const char *ranges,
-                     void (*visit)(struct paper *p, const void *arg, double *out), const void *arg,
-                     double *out)
+/* The value at a place of a range: "4", "linear", "Base:512", "[100 W]:0" or "1..8". */
+struct range_value {
+    const char *word; /* what titles show; NULL: the numbers themselves */
+    int word_bytes;
+    double first, last; /* equal, except for "1..8" */
+};
+
+/* Reads the value that begins here, and returns the text after it. */
+static const char *parse_value(struct paper *p, const char *text, struct range_value *out)
 {
-    int bound_before = p->bound_count;
+    bool quoted = *text == '[';
+    const char *word = quoted ? text + 1 : text;
+    const char *word_end = word + strcspn(word, quoted ? "]" : ": ;)");
+    const char *value = quoted ? skip_char(p, word_end, ']') : word_end;
+    const char *value_end = value + strcspn(value, " ;)");
+    const char *dots = strstr(text, "..");
+
+    out->word = word;
+    out->word_bytes = (int)(word_end - word);
+    out->first = value_of(p, *value == ':' ? value + 1 : text);
+    out->last = out->first;
+    if (dots && dots < value_end) {
+        out->word = NULL;
+        out->last = value_of(p, dots + 2);
+    }
+    return value_end;
+}
+
+/* A function that for_each() calls, and its two arguments. */
+struct visitor {
+    void (*visit)(struct paper *p, const void *arg, double *result);
+    const void *arg;
+    double *result; /* NULL: the function has none */
+};
+
+/* Calls the visitor for each combination of values in "a = linear 2dh; d = 1 2 4".  "1..8" stands
+ * for the numbers 1 to 8.  "Base:512" is 512 and "[100 W]:0" is 0, and titles show the word. */
+static void for_each(struct paper *p, const char *ranges, const struct visitor *visitor)
+{
+    int names_before = p->name_count;
+    const char *range_end = find_outside(ranges, ";)");
+    const char *text = skip_char(p, find_outside(ranges, "="), '=');
     struct binding *b;
-    const char *end = find_outside(ranges, ";)");
-    const char *at = skip_char(p, find_outside(ranges, "="), '=');
 
     skip_spaces(&ranges);
-    b = bind(p, ranges);
-    while (skip_spaces(&at) && at < end && !p->rc) {
-        bool quoted = *at == '[';
-        const char *word_end = at + quoted + strcspn(at + quoted, quoted ? "]" : ": ;)");
-        const char *value = quoted ? skip_char(p, word_end, ']') : word_end,
-                   *dots = strstr(at, "..");
-        double last;
+    b = name_begin(p, ranges);
+    while (skip_spaces(&text) && text < range_end && !p->rc) {
+        struct range_value value;
 
-        b->word = at + quoted;
-        b->word_bytes = (int)(word_end - b->word);
-        b->value = value_of(p, *value == ':' ? value + 1 : at);
-        at += strcspn(value, " ;)") + (size_t)(value - at);
-        last = b->value;
-        if (dots && dots < at) {
-            b->word = NULL;
-            last = value_of(p, dots + 2);
-        }
-        for (; b->value <= last && !p->rc; b->value++)
-            if (*end == ';')
-                for_each(p, end + 1, visit, arg, out);
+        text = parse_value(p, text, &value);
+        b->word = value.word;
+        b->word_bytes = value.word_bytes;
+        for (b->value = value.first; b->value <= value.last && !p->rc; b->value++)
+            if (*range_end == ';')
+                for_each(p, range_end + 1, visitor);
             else
-                visit(p, arg, out);
+                visitor->visit(p, visitor->arg, visitor->result);
     }
-    p->bound_count = bound_before;
+    p->name_count = names_before;
 }
 
-static void add_up(struct paper *p, const void *expression, double *out)
+static void add_to_sum(struct paper *p, const void *expression, double *result)
 {
-    *out += value_of(p, expression);
+    *result += value_of(p, expression);
 }
 
-/* Lowers *out to the least of the expressions.  fmin() passes over NAN, the time of a plan that
+/* Lowers *result to the least of the expressions.  fmin() passes over NAN, the time of a plan that
  * does not fit into the memory. */
-static void find_least(struct paper *p, const void *expression, double *out)
+static void lower_to_least(struct paper *p, const void *expression, double *result)
 {
-    const char *at = expression;
+    const char *text = expression;
 
-    do
-        *out = fmin(*out, sum_at(p, &at));
-    while (skip_spaces(&at) == ',' && at++);
+    *result = fmin(*result, read_sum(p, &text));
+    while (skip_spaces(&text) == ',') {
+        text++;
+        *result = fmin(*result, read_sum(p, &text));
+    }
 }
 
-static void find_most(struct paper *p, const void *expression, double *out)
+static void raise_to_most(struct paper *p, const void *expression, double *result)
 {
-    const char *at = expression;
+    const char *text = expression;
 
-    do
-        *out = fmax(*out, sum_at(p, &at));
-    while (skip_spaces(&at) == ',' && at++);
+    *result = fmax(*result, read_sum(p, &text));
+    while (skip_spaces(&text) == ',') {
+        text++;
+        *result = fmax(*result, read_sum(p, &text));
+    }
 }
 
 /* Functions over several values, "min(ns; d = 1 2 4)". */
 static const struct {
     const char *name;
-    void (*visit)(struct paper *p, const void *expression, double *out);
+    void (*visit)(struct paper *p, const void *expression, double *result);
     double first; /* the result so far before the first value */
-} folds[] = { { "sum", add_up, 0 }, { "min", find_least, NAN }, { "max", find_most, NAN } };
+} folds[] = { { "sum", add_to_sum, 0 },
+              { "min", lower_to_least, NAN },
+              { "max", raise_to_most, NAN } };
 
-/* Evaluates a call, "min(ns; d = 1 2)"; `at` is behind its opening bracket. */
-static double call_value(struct paper *p, const char *name, int bytes, const char *at)
+/* Evaluates "pick(i, first, second ...)"; `text` is behind the opening bracket. */
+static double pick_value(struct paper *p, const char *text)
 {
-    struct formula_call formula_call = { .formulas = &p->formulas };
+    int index = (int)read_sum(p, &text);
+
+    for (; index >= 0 && *text == ','; index--) {
+        text++;
+        if (index > 0) /* skips a value */
+            text = find_outside(text, ",)");
+    }
+    return value_of(p, text);
+}
+
+/* Evaluates "if(condition, then, else)", where a condition above 0 holds. */
+static double if_value(struct paper *p, const char *text)
+{
+    bool holds = read_sum(p, &text) > 0;
+
+    text = skip_char(p, text, ',');
+    return value_of(p, holds ? text : skip_char(p, find_outside(text, ",)"), ','));
+}
+
+/* Evaluates "NAME(first, second ...)" for a formula of formulas.c. */
+static double formula_value(struct paper *p, const struct formula *formula, const char *text)
+{
+    struct formula_call formula_call = { .formulas = &p->formulas, .output = formula->output };
     double value = NAN;
 
-    if (is_name(name, bytes, "pick")) { /* pick(i, first, second ...) */
-        for (int i = (int)sum_at(p, &at); i >= 0 && *at == ','; i--)
-            at = i ? find_outside(at + 1, ",)") : at + 1;
-        return value_of(p, at);
+    for (int i = 0; i < formula->arguments && !p->rc; i++) {
+        if (i)
+            text = skip_char(p, text, ',');
+        formula_call.arguments[i] = read_sum(p, &text);
+        skip_spaces(&text);
     }
-    if (is_name(name, bytes, "if")) { /* if(above 0, then, else) */
-        bool is_above = sum_at(p, &at) > 0;
+    if (!p->rc)
+        p->rc = formula->compute(&formula_call, &value);
+    return value;
+}
 
-        at = skip_char(p, at, ',');
-        return value_of(p, is_above ? at : skip_char(p, find_outside(at, ",)"), ','));
-    }
+/* Evaluates a call, "min(ns; d = 1 2)"; `text` is behind its opening bracket. */
+static double call_value(struct paper *p, const char *name, int bytes, const char *text)
+{
+    if (is_name(name, bytes, "pick"))
+        return pick_value(p, text);
+    if (is_name(name, bytes, "if"))
+        return if_value(p, text);
     for (size_t i = 0; i < sizeof(folds) / sizeof(folds[0]); i++)
         if (is_name(name, bytes, folds[i].name)) {
-            const char *ranges = find_outside(at, ";)");
+            const char *ranges = find_outside(text, ";)");
+            double value = folds[i].first;
+            struct visitor fold = { folds[i].visit, text, &value };
 
-            value = folds[i].first;
             if (*ranges == ';')
-                for_each(p, ranges + 1, folds[i].visit, at, &value);
+                for_each(p, ranges + 1, &fold);
             else
-                folds[i].visit(p, at, &value);
+                fold.visit(p, fold.arg, fold.result);
             return value;
         }
-    for (const struct formula *f = formula_list; f->name; f++)
-        if (is_name(name, bytes, f->name)) {
-            for (int i = 0; i < f->arguments && !p->rc; i++) {
-                at = i ? skip_char(p, at, ',') : at;
-                formula_call.arguments[i] = sum_at(p, &at);
-                skip_spaces(&at);
-            }
-            formula_call.output = f->output;
-            if (!p->rc)
-                p->rc = f->compute(&formula_call, &value);
-            return value;
-        }
+    for (const struct formula *formula = formula_list; formula->name; formula++)
+        if (is_name(name, bytes, formula->name))
+            return formula_value(p, formula, text);
     return fail_at(p, "an unknown formula", name);
+}
+
+/* Puts the names of "[r=4, d=1]" in force.  Their values are computed first, without these names.
+ */
+static void begin_names_in_brackets(struct paper *p, const char *text)
+{
+    enum { BRACKET_NAMES_MAX = 8 };
+    double values[BRACKET_NAMES_MAX];
+    const char *names[BRACKET_NAMES_MAX];
+    int count = 0;
+
+    do {
+        text++;
+        skip_spaces(&text);
+        names[count] = text;
+        text = skip_char(p, find_outside(text, "="), '=');
+        values[count++] = read_sum(p, &text);
+    } while (skip_spaces(&text) == ',' && count < BRACKET_NAMES_MAX);
+    for (int i = 0; i < count; i++)
+        name_begin(p, names[i])->value = values[i];
 }
 
 /* Evaluates a number, a name, a call, or a sum in brackets.  "ns[r=4, d=1]" is ns with r=4 and d=1
  * in force. */
-static double operand_at(struct paper *p, const char **at)
+static double read_operand(struct paper *p, const char **text)
 {
-    const char *name = *at;
+    const char *name = *text;
     char *end;
-    int bound_before = p->bound_count, bytes;
+    int names_before = p->name_count, bytes;
     double value;
 
     if (skip_spaces(&name) == '(') {
-        *at = name + 1;
-        value = sum_at(p, at);
-        *at = skip_char(p, find_outside(*at, ")"), ')');
+        *text = name + 1;
+        value = read_sum(p, text);
+        *text = skip_char(p, find_outside(*text, ")"), ')');
         return value;
     }
     value = strtod(name, &end);
     if (end > name && !name_bytes(end)) {
-        *at = end;
+        *text = end;
         return value;
     }
     bytes = name_bytes(name);
     if (!bytes) {
-        *at = name + strlen(name);
+        *text = name + strlen(name);
         return fail_at(p, "no expression", name);
     }
-    *at = name + bytes;
-    if (**at == '(') {
-        value = call_value(p, name, bytes, *at + 1);
-        *at = skip_char(p, find_outside(*at + 1, ")"), ')');
+    *text = name + bytes;
+    if (**text == '(') {
+        value = call_value(p, name, bytes, *text + 1);
+        *text = skip_char(p, find_outside(*text + 1, ")"), ')');
         return value;
     }
-    if (**at == '[') {
-        const char *inner = *at;
-        double values[8];
-        const char *names[8];
-        int count = 0;
-
-        do {
-            inner++;
-            skip_spaces(&inner);
-            names[count] = inner;
-            inner = skip_char(p, find_outside(inner, "="), '=');
-            values[count++] = sum_at(p, &inner);
-        } while (skip_spaces(&inner) == ',' && count < 8);
-        for (int i = 0; i < count; i++)
-            bind(p, names[i])->value = values[i];
-        *at = skip_char(p, find_outside(*at + 1, "]"), ']');
+    if (**text == '[') {
+        begin_names_in_brackets(p, *text);
+        *text = skip_char(p, find_outside(*text + 1, "]"), ']');
     }
     value = named_value(p, name, bytes);
-    p->bound_count = bound_before;
+    p->name_count = names_before;
     return value;
 }
 
-/* Evaluates "a * b / c"; moves `at` behind it. */
-static double product_at(struct paper *p, const char **at)
+/* Evaluates "a * b / c"; moves *text behind it. */
+static double read_product(struct paper *p, const char **text)
 {
-    double value = operand_at(p, at);
+    double value = read_operand(p, text);
 
-    while (skip_spaces(at) == '*' || **at == '/') {
-        bool times = *(*at)++ == '*';
-        double other = operand_at(p, at);
+    while (skip_spaces(text) == '*' || **text == '/') {
+        bool times = *(*text)++ == '*';
+        double other = read_operand(p, text);
 
         value = times ? value * other : value / other;
     }
     return value;
 }
 
-/* Evaluates "a + b - c"; moves `at` behind it. */
-static double sum_at(struct paper *p, const char **at)
+/* Evaluates "a + b - c"; moves *text behind it. */
+static double read_sum(struct paper *p, const char **text)
 {
-    double value = product_at(p, at);
+    double value = read_product(p, text);
 
-    while (skip_spaces(at) == '+' || **at == '-') {
-        bool plus = *(*at)++ == '+';
-        double other = product_at(p, at);
+    while (skip_spaces(text) == '+' || **text == '-') {
+        bool plus = *(*text)++ == '+';
+        double other = read_product(p, text);
 
         value = plus ? value + other : value - other;
     }
@@ -589,24 +649,24 @@ static double sum_at(struct paper *p, const char **at)
 
 /* Writes the text from `text` to `end` without outer spaces, and with "{W}" replaced by the word or
  * the value of W. */
-static void expand_names(struct paper *p, const char *text, const char *end, char *out, size_t room)
+static void expand_names(struct paper *p, const char *text, const char *end, char *out, size_t size)
 {
     text += strspn(text, " ");
     while (end > text && end[-1] == ' ')
         end--;
     for (*out = '\0'; text < end; text++) {
-        const struct binding *b = find_bound(p, text + 1, name_bytes(text + 1));
+        const struct binding *b = find_name(p, text + 1, name_bytes(text + 1));
 
         if (*text != '{') {
-            text_add(out, room, "%c", *text);
+            text_add(out, size, "%c", *text);
             continue;
         }
         if (!b)
             fail_at(p, "an unknown name", text);
         else if (b->word)
-            text_add(out, room, "%.*s", b->word_bytes, b->word);
+            text_add(out, size, "%.*s", b->word_bytes, b->word);
         else
-            text_add(out, room, "%g", b->expression ? value_of(p, b->expression) : b->value);
+            text_add(out, size, "%g", b->expression ? value_of(p, b->expression) : b->value);
         text = skip_char(p, find_outside(text, "}"), '}') - 1;
     }
 }
@@ -616,7 +676,7 @@ static void expand_names(struct paper *p, const char *text, const char *end, cha
  * list goes on in lines that begin with "|".  "12*" or "=*": the cluster was fitted to it. */
 static double published_value(struct paper *p, size_t line, const char *list, bool *fitted)
 {
-    size_t skip = p->uses[line]++;
+    size_t numbers_before = p->uses[line]++;
     double value;
     char *end;
 
@@ -630,7 +690,7 @@ static double published_value(struct paper *p, size_t line, const char *list, bo
             if (!list || list[indent_of(list)] != '|')
                 return NAN;
             list += indent_of(list) + 1;
-        } else if (skip--) {
+        } else if (numbers_before--) {
             list += strcspn(list, " ");
         } else {
             value = strtod(list, &end);
@@ -665,10 +725,10 @@ static void fill_cell(struct paper *p, size_t line)
 }
 
 /* Binds the names of "E = 2 * W; D = 4096" to their expressions. */
-static void define(struct paper *p, const char *line)
+static void define_names(struct paper *p, const char *line)
 {
     while (skip_spaces(&line)) {
-        bind(p, line)->expression = skip_char(p, find_outside(line, "="), '=');
+        name_begin(p, line)->expression = skip_char(p, find_outside(line, "="), '=');
         line = find_outside(line, ";");
         line += *line == ';';
     }
@@ -679,25 +739,29 @@ struct paper_block {
     size_t first, end;
 };
 
-/* Runs the lines of a block: loops, definitions and cells.  for_each() calls it for the body of a
- * loop, hence the arguments. */
-static void run_block(struct paper *p, const void *block_arg, double *unused)
+/* Returns whether paper_tables() or published_value() read this line. */
+static bool was_read_elsewhere(const char *line)
 {
-    /* paper_tables() and published_value() have read these. */
-    static const char *const other_lines[] = {
-        "title ", "unit ", "plot ", "note ", "not yet ", "|"
-    };
-    const struct paper_block *block = block_arg;
-    int bound_before = p->bound_count;
+    static const char *const begins[] = { "title ", "unit ", "plot ", "note ", "not yet ", "|" };
 
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+        if (text_after(line, begins[i]))
+            return true;
+    return false;
+}
+
+/* Runs the lines of a block: loops, definitions and cells.  for_each() calls it for the body of a
+ * loop, hence the arguments; it has no result. */
+static void run_block(struct paper *p, const void *block_arg, double *no_result)
+{
+    const struct paper_block *block = block_arg;
+    int names_before = p->name_count;
+
+    (void)no_result;
     for (size_t i = block->first; i < block->end && !p->rc; i++) {
         const char *line = p->study->lines[i] + indent_of(p->study->lines[i]);
-        size_t k = 0;
 
-        while (k < sizeof(other_lines) / sizeof(other_lines[0]) &&
-               !text_after(line, other_lines[k]))
-            k++;
-        if (k < sizeof(other_lines) / sizeof(other_lines[0]))
+        if (was_read_elsewhere(line))
             continue;
         if (text_after(line, "for ")) {
             struct paper_block body = { i + 1, i + 1 };
@@ -705,17 +769,17 @@ static void run_block(struct paper *p, const void *block_arg, double *unused)
             while (body.end < block->end &&
                    indent_of(p->study->lines[body.end]) > indent_of(p->study->lines[i]))
                 body.end++;
-            for_each(p, text_after(line, "for "), run_block, &body, unused);
+            for_each(p, text_after(line, "for "), &(struct visitor){ run_block, &body, NULL });
             i = body.end - 1;
         } else if (strchr(line, '|')) {
             fill_cell(p, i);
         } else if (strchr(line, '=')) {
-            define(p, line);
+            define_names(p, line);
         } else {
             fail_at(p, "an unknown line", line);
         }
     }
-    p->bound_count = bound_before;
+    p->name_count = names_before;
 }
 
 int paper_fill(const struct study *study, const struct cluster *machine, const char *only,
@@ -723,7 +787,6 @@ int paper_fill(const struct study *study, const struct cluster *machine, const c
 {
     struct paper p = { .study = study, .formulas = { .machine = machine } };
     size_t first_table = table_end(study->lines, 0), end = first_table;
-    double unused = 0;
 
     while (study->lines[end])
         end++;
@@ -732,12 +795,12 @@ int paper_fill(const struct study *study, const struct cluster *machine, const c
         return fail(ERR_NOMEM, "%zu lines", end);
     for (size_t i = 0; i < first_table; i++)
         if (strchr(study->lines[i], '=') && !text_after(study->lines[i], "text "))
-            define(&p, study->lines[i]);
+            define_names(&p, study->lines[i]);
     for (size_t i = first_table; study->lines[i] && !p.rc; i = end, tables++) {
         end = table_end(study->lines, i + 1);
         p.table = tables;
         if (!only || !strcmp(text_after(study->lines[i], "table "), only))
-            run_block(&p, &(struct paper_block){ i + 1, end }, &unused);
+            run_block(&p, &(struct paper_block){ i + 1, end }, NULL);
         p.cached_count = 0;
     }
     free(p.uses);

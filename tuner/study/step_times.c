@@ -27,7 +27,7 @@ static int send_order(struct crew *crew, const struct order *order, double *ns)
     return OK;
 }
 
-static int run_all(const struct step_times_ask *a, struct step_times *t, struct crew *crew)
+static int run_plans(const struct step_times_ask *a, struct step_times *t, struct crew *crew)
 {
     struct order order = {
         .kind = ORDER_LAYER, .shape = *a->shape, .seed = a->seed, .memory_limit_bytes = INT64_MAX
@@ -46,31 +46,31 @@ static int run_all(const struct step_times_ask *a, struct step_times *t, struct 
     return OK;
 }
 
-int step_times_open(const struct step_times_ask *a, struct step_times *out)
+int step_times_open(const struct step_times_ask *ask, struct step_times *out)
 {
-    struct step_times t = { .arms = a->arms, .arm_count = a->arm_count };
-    struct cluster silent = *a->cluster;
+    struct step_times times = { .arms = ask->arms, .arm_count = ask->arm_count };
+    struct cluster silent = *ask->cluster;
     struct crew *crew = NULL;
     int rc = OK;
 
     cluster_remove_noise(&silent);
-    t.capacities = malloc(a->count * sizeof(*t.capacities));
-    t.ns = malloc(a->count * a->arm_count * sizeof(*t.ns));
-    TRY_OUT(t.capacities && t.ns
+    times.capacities = malloc(ask->count * sizeof(*times.capacities));
+    times.ns = malloc(ask->count * ask->arm_count * sizeof(*times.ns));
+    TRY_OUT(times.capacities && times.ns
                 ? OK
-                : fail(ERR_NOMEM, "%zu modelled step times", a->count * a->arm_count));
-    memcpy(t.capacities, a->capacities, a->count * sizeof(*t.capacities));
-    qsort(t.capacities, a->count, sizeof(*t.capacities), by_size);
-    for (size_t i = 0; i < a->count; i++) /* without repetitions */
-        if (!t.count || t.capacities[t.count - 1] != t.capacities[i])
-            t.capacities[t.count++] = t.capacities[i];
+                : fail(ERR_NOMEM, "%zu modelled step times", ask->count * ask->arm_count));
+    memcpy(times.capacities, ask->capacities, ask->count * sizeof(*times.capacities));
+    qsort(times.capacities, ask->count, sizeof(*times.capacities), by_size);
+    for (size_t i = 0; i < ask->count; i++) /* without repetitions */
+        if (!times.count || times.capacities[times.count - 1] != times.capacities[i])
+            times.capacities[times.count++] = times.capacities[i];
     TRY_OUT(crew_open(&(struct crew_setup){ .model = &silent, .seed = 1 }, &crew));
-    TRY_OUT(run_all(a, &t, crew));
-    *out = t;
-    t = (struct step_times){ .count = 0 }; /* the caller has the arrays now */
+    TRY_OUT(run_plans(ask, &times, crew));
+    *out = times;
+    times = (struct step_times){ .count = 0 }; /* the caller has the arrays now */
 out:
     crew_close(crew);
-    step_times_close(&t);
+    step_times_close(&times);
     return rc;
 }
 
@@ -83,7 +83,7 @@ void step_times_close(struct step_times *times)
 
 const double *step_times_at(const struct step_times *t, uint64_t capacity)
 {
-    size_t low = 0, high = t->count; /* the answer is in [low, high) */
+    size_t low = 0, high = t->count; /* the capacity's index is in [low, high) */
 
     while (high - low > 1) {
         size_t middle = (low + high) / 2;

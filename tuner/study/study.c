@@ -131,7 +131,7 @@ static int find_machine(const struct study *study, const char *sim, struct clust
 {
     const char *origin = sim ? sim : "the study's own cluster";
     char names[NAMES_BYTES] = "";
-    struct cluster large;
+    struct cluster largest;
 
     TRY(sim ? cluster_read(sim, out) : cluster_parse(study->machine, origin, out));
     if (!out->ranks_per_node)
@@ -141,10 +141,10 @@ static int find_machine(const struct study *study, const char *sim, struct clust
         return fail(ERR_ARGUMENT,
                     "%s: the study %s models %u ranks, which is no whole number of nodes of %u",
                     origin, study->name, study->most_ranks, out->ranks_per_node);
-    large = *out;
-    TRY(cluster_resize(&large, study->most_ranks));
+    largest = *out;
+    TRY(cluster_resize(&largest, study->most_ranks));
     for (size_t i = 0; i < cluster_field_count; i++)
-        if (cluster_lacks(&large, &cluster_fields[i]))
+        if (cluster_lacks(&largest, &cluster_fields[i]))
             add_name(names, cluster_fields[i].name);
     if (*names)
         return fail(ERR_ARGUMENT, "%s: the study %s needs %s", origin, study->name, names);

@@ -32,7 +32,8 @@ int study_put(struct study_table *table, const struct study_cell *cell);
 /* Adds a cell for which nothing was published.  ERR_NOMEM. */
 int study_put_value(struct study_table *table, const char *row, const char *column, double value);
 
-/* The words around one table: a plain value. */
+/* The words around one table, a row of a study's list of tables: a plain value.  The rows of the
+ * table itself are text (struct study_cell). */
 struct study_row {
     char name[16]; /* for --only */
     char title[80], unit[24];

@@ -49,23 +49,23 @@ static bool begins_row(const struct study_table *t, size_t i)
 enum { VALUE_BYTES = 32 };
 
 /* Writes three or four digits: no model is better than that.  "-" for NAN. */
-static const char *value_text(double value, char room[VALUE_BYTES])
+static const char *value_text(double value, char text[VALUE_BYTES])
 {
     if (isnan(value))
-        snprintf(room, VALUE_BYTES, "-");
+        snprintf(text, VALUE_BYTES, "-");
     else if (fabs(value) >= 100)
-        text_put(room, VALUE_BYTES, "%.0f", value);
+        text_put(text, VALUE_BYTES, "%.0f", value);
     else if (value == floor(value))
-        snprintf(room, VALUE_BYTES, "%g", value);
+        snprintf(text, VALUE_BYTES, "%g", value);
     else
-        text_put(room, VALUE_BYTES, "%.*f", fabs(value) >= 10 ? 1 : 2, value);
-    return room;
+        text_put(text, VALUE_BYTES, "%.*f", fabs(value) >= 10 ? 1 : 2, value);
+    return text;
 }
 
-static const char *published_text(const struct study_cell *cell, char room[VALUE_BYTES])
+static const char *published_text(const struct study_cell *cell, char text[VALUE_BYTES])
 {
-    snprintf(room, VALUE_BYTES, "%.4g", cell->published);
-    return room;
+    snprintf(text, VALUE_BYTES, "%.4g", cell->published);
+    return text;
 }
 
 const char *study_title(const struct study *study)
@@ -100,11 +100,11 @@ static double off_percent(const struct study_row *row, const struct study_cell *
     return 100 * fabs(cell->value / cell->published - 1);
 }
 
-static void score_table(const struct study_row *row, const struct study_table *t,
+static void score_table(const struct study_row *row, const struct study_table *table,
                         struct study_score *score)
 {
-    for (size_t i = 0; i < t->count; i++) {
-        const struct study_cell *cell = &t->cells[i];
+    for (size_t i = 0; i < table->count; i++) {
+        const struct study_cell *cell = &table->cells[i];
         double off = isnan(cell->published) ? NAN : off_percent(row, cell);
 
         if (isnan(off))
@@ -117,7 +117,7 @@ static void score_table(const struct study_row *row, const struct study_table *t
     }
 }
 
-static uint32_t scored(const struct study_score *score, enum study_mark mark)
+static uint32_t scored_cells(const struct study_score *score, enum study_mark mark)
 {
     return score->cells[mark][NEAR] + score->cells[mark][FAIR] + score->cells[mark][FAR];
 }
@@ -138,7 +138,8 @@ enum { SCORE_BYTES = 240 };
 static const char *score_text(const struct study_result *r, char text[SCORE_BYTES])
 {
     struct study_score all = score_all(r);
-    uint32_t predicted = scored(&all, STUDY_PREDICTED), fitted = scored(&all, STUDY_FITTED);
+    uint32_t predicted = scored_cells(&all, STUDY_PREDICTED),
+             fitted = scored_cells(&all, STUDY_FITTED);
 
     *text = 0;
     if (predicted)
@@ -154,19 +155,20 @@ static const char *score_text(const struct study_result *r, char text[SCORE_BYTE
 
 /* ---- text */
 
-static void print_grid(const struct study_table *t, FILE *to)
+static void print_grid(const struct study_table *table, FILE *to)
 {
-    struct form_grid grid = grid_of(t);
+    struct form_grid grid = grid_of(table);
 
     fprintf(to, "  %-22s", "");
     for (int c = 0; c < grid.count; c++)
         fprintf(to, "  %14s", grid.columns[c]->column);
-    for (size_t i = 0; i < t->count; i++) {
-        if (!begins_row(t, i))
+    for (size_t i = 0; i < table->count; i++) {
+        if (!begins_row(table, i))
             continue;
-        fprintf(to, "\n  %-22s", t->cells[i].row);
+        fprintf(to, "\n  %-22s", table->cells[i].row);
         for (int c = 0; c < grid.count; c++) {
-            const struct study_cell *cell = find_cell(t, t->cells[i].row, grid.columns[c]->column);
+            const struct study_cell *cell =
+                find_cell(table, table->cells[i].row, grid.columns[c]->column);
             char value[VALUE_BYTES], published[VALUE_BYTES], text[3 * VALUE_BYTES] = "";
 
             if (cell)
@@ -270,19 +272,23 @@ struct study_plot {
 };
 
 /* Returns the cell of a curve at a place; NULL: the table has none. */
-static const struct study_cell *plotted(const struct study_plot *p, int curve, int place)
+static const struct study_cell *plotted_cell(const struct study_plot *p, int curve, int place)
 {
     if (p->across)
         return find_cell(p->table, p->curves[curve], p->places[place]);
     return find_cell(p->table, p->places[place], p->curves[curve]);
 }
 
+/* Where a table has a name. */
+enum table_side { ROWS, COLUMNS };
+
 /* Returns the table's own copy of the name of a row, or of a column; NULL: the table has no such
  * name.  `text` is not terminated. */
-static const char *name_in(const struct study_table *t, bool row, const char *text, size_t length)
+static const char *find_name(const struct study_table *t, enum table_side side, const char *text,
+                             size_t length)
 {
     for (size_t i = 0; i < t->count; i++) {
-        const char *name = row ? t->cells[i].row : t->cells[i].column;
+        const char *name = side == ROWS ? t->cells[i].row : t->cells[i].column;
 
         if (strlen(name) == length && !memcmp(name, text, length))
             return name;
@@ -290,14 +296,15 @@ static const char *name_in(const struct study_table *t, bool row, const char *te
     return NULL;
 }
 
-static void add_all_names(const struct study_table *t, bool rows, const char **names, int *count)
+static void add_all_names(const struct study_table *t, enum table_side side, const char **names,
+                          int *count)
 {
     for (size_t i = 0; i < t->count && *count < PLOT_NAMES_MAX; i++) {
-        const struct study_cell *first =
-            rows ? find_cell(t, t->cells[i].row, NULL) : find_cell(t, NULL, t->cells[i].column);
+        const struct study_cell *first = side == ROWS ? find_cell(t, t->cells[i].row, NULL)
+                                                      : find_cell(t, NULL, t->cells[i].column);
 
         if (first == &t->cells[i])
-            names[(*count)++] = rows ? first->row : first->column;
+            names[(*count)++] = side == ROWS ? first->row : first->column;
     }
 }
 
@@ -305,41 +312,47 @@ static void add_all_names(const struct study_table *t, bool rows, const char **n
 static int read_plot(const struct study_row *row, const struct study_table *t, struct study_plot *p)
 {
     static const char across[] = "across ";
-    const char *at = row->plot;
+    const char *text = row->plot;
+    enum table_side curve_side, place_side;
     size_t length;
 
-    *p = (struct study_plot){ .table = t, .across = !strncmp(at, across, strlen(across)) };
-    at += p->across ? strlen(across) : 0;
-    length = strcspn(at, ";");
-    text_put(p->label, sizeof(p->label), "%.*s", (int)length, at);
-    for (at += length; *at; at += length) {
+    *p = (struct study_plot){ .table = t, .across = !strncmp(text, across, strlen(across)) };
+    if (p->across)
+        text += strlen(across);
+    curve_side = p->across ? ROWS : COLUMNS;
+    place_side = p->across ? COLUMNS : ROWS;
+    length = strcspn(text, ";");
+    text_put(p->label, sizeof(p->label), "%.*s", (int)length, text);
+    for (text += length; *text; text += length) {
         const char *name;
-        bool is_row;
+        enum table_side side = COLUMNS;
 
-        at += 1 + strspn(at + 1, " ");
-        length = strcspn(at, ";");
-        name = name_in(t, false, at, length);
-        is_row = !name;
-        name = name ? name : name_in(t, true, at, length);
+        text += 1 + strspn(text + 1, " ");
+        length = strcspn(text, ";");
+        name = find_name(t, COLUMNS, text, length);
+        if (!name) {
+            side = ROWS;
+            name = find_name(t, ROWS, text, length);
+        }
         if (!name)
             return fail(ERR_ARGUMENT, "%s: its plot names \"%.*s\", which is no row and no column",
-                        row->name, (int)length, at);
-        if (is_row == p->across && p->curve_count < PLOT_NAMES_MAX)
+                        row->name, (int)length, text);
+        if (side == curve_side && p->curve_count < PLOT_NAMES_MAX)
             p->curves[p->curve_count++] = name;
-        else if (is_row != p->across && p->place_count < PLOT_NAMES_MAX)
+        else if (side == place_side && p->place_count < PLOT_NAMES_MAX)
             p->places[p->place_count++] = name;
     }
     if (!p->curve_count)
-        add_all_names(t, p->across, p->curves, &p->curve_count);
+        add_all_names(t, curve_side, p->curves, &p->curve_count);
     if (!p->place_count) {
         int kept = 0;
 
-        add_all_names(t, !p->across, p->places, &p->place_count);
+        add_all_names(t, place_side, p->places, &p->place_count);
         for (int place = 0; place < p->place_count; place++) {
             int cells = 0;
 
             for (int curve = 0; curve < p->curve_count; curve++)
-                cells += plotted(p, curve, place) != NULL;
+                cells += plotted_cell(p, curve, place) != NULL;
             if (2 * cells >= p->curve_count)
                 p->places[kept++] = p->places[place];
         }
@@ -352,9 +365,9 @@ static int read_plot(const struct study_row *row, const struct study_table *t, s
  * another.  Returns the length of the group's name. */
 static size_t group_length(const char *place)
 {
-    const char *last = strrchr(place, ',');
+    const char *comma = strrchr(place, ',');
 
-    return last ? (size_t)(last - place) : 0;
+    return comma ? (size_t)(comma - place) : 0;
 }
 
 static bool has_digit(const char *text, size_t length)
@@ -363,14 +376,14 @@ static bool has_digit(const char *text, size_t length)
 }
 
 /* Returns whether a line joins this place to the one before: both are numbers of one group. */
-static bool joins(const struct study_plot *p, int place)
+static bool is_joined(const struct study_plot *p, int place)
 {
-    const char *name = p->places[place], *before = place ? p->places[place - 1] : "";
+    const char *name = p->places[place], *name_before = place ? p->places[place - 1] : "";
     size_t group = group_length(name);
 
-    return place && group == group_length(before) && !memcmp(name, before, group) &&
+    return place && group == group_length(name_before) && !memcmp(name, name_before, group) &&
            has_digit(name + group, strlen(name + group)) &&
-           has_digit(before + group, strlen(before + group));
+           has_digit(name_before + group, strlen(name_before + group));
 }
 
 /* Returns whether all groups have several places; then each group's name is written once. */
@@ -380,12 +393,12 @@ static bool has_groups(const struct study_plot *p)
 
     for (int place = 0; place < p->place_count; place++)
         grouped = grouped && group_length(p->places[place]) &&
-                  (joins(p, place) || (place + 1 < p->place_count && joins(p, place + 1)));
+                  (is_joined(p, place) || (place + 1 < p->place_count && is_joined(p, place + 1)));
     return grouped;
 }
 
 /* Returns a place's name without that of its group: "64 GPUs". */
-static const char *in_group(const struct study_plot *p, int place)
+static const char *name_in_group(const struct study_plot *p, int place)
 {
     const char *name = p->places[place];
 
@@ -402,33 +415,36 @@ static const char *common_unit(const struct study_plot *p)
     const char *unit = NULL;
 
     for (int place = 0; place < p->place_count; place++) {
-        const char *name = in_group(p, place), *last = strrchr(name, ' ');
+        const char *name = name_in_group(p, place), *last_word = strrchr(name, ' ');
 
-        if (!last || strchr(name, ',') || !has_digit(name, (size_t)(last - name)) ||
-            (unit && strcmp(unit, last) != 0))
+        if (!last_word || strchr(name, ',') || !has_digit(name, (size_t)(last_word - name)) ||
+            (unit && strcmp(unit, last_word) != 0))
             return "";
-        unit = last;
+        unit = last_word;
     }
     return unit ? unit : "";
 }
 
-/* Writes a block for each curve; gnuplot/study.gp says which column is what. */
-static void plot_data(const struct study_plot *p, FILE *to)
+/* Writes a block for each curve.  Columns: place; our number; the published one that ours predicts;
+ * the published one that ours was fitted to; name of the place. */
+static void write_plot_data(const struct study_plot *p, FILE *to)
 {
+    enum { OURS, PREDICTED, FITTED, NUMBERS };
+
     for (int curve = 0; curve < p->curve_count; curve++) {
         fprintf(to, "%s\"%s\"\n", curve ? "\n\n" : "", p->curves[curve]);
         for (int place = 0; place < p->place_count; place++) {
-            const struct study_cell *cell = plotted(p, curve, place);
-            double numbers[] = { NAN, NAN, NAN };
+            const struct study_cell *cell = plotted_cell(p, curve, place);
+            double numbers[] = { [OURS] = NAN, [PREDICTED] = NAN, [FITTED] = NAN };
 
-            if (place && !joins(p, place))
+            if (place && !is_joined(p, place))
                 fputs("\n", to);
             if (cell) {
-                numbers[0] = cell->value;
-                numbers[cell->mark == STUDY_FITTED ? 2 : 1] = cell->published;
+                numbers[OURS] = cell->value;
+                numbers[cell->mark == STUDY_FITTED ? FITTED : PREDICTED] = cell->published;
             }
             fprintf(to, "%d", place);
-            for (int i = 0; i < 3; i++)
+            for (int i = 0; i < NUMBERS; i++)
                 if (isnan(numbers[i]))
                     fputs(" NaN", to);
                 else
@@ -440,37 +456,38 @@ static void plot_data(const struct study_plot *p, FILE *to)
 
 /* Writes what the script needs of this table: the names of the places, and whether the y axis is
  * logarithmic. */
-static void plot_settings(const struct study_plot *p, FILE *to)
+static void write_plot_settings(const struct study_plot *p, FILE *to)
 {
+    enum { LETTERS_SIDEWAYS = 44 }; /* more letters do not fit below the x axis */
     const char *unit = common_unit(p);
-    double least = INFINITY, most = 0;
-    size_t letters = 0; /* of all tics: many are written upright */
+    double smallest = INFINITY, largest = 0;
+    size_t tic_letters = 0; /* of all tics: many are written upright */
     bool marked[STUDY_MARKS] = { false };
 
     fputs("set xtics (", to);
     for (int place = 0; place < p->place_count; place++) {
-        const char *name = in_group(p, place);
+        const char *name = name_in_group(p, place);
         char tic[sizeof(p->table->cells->row)];
 
         text_put(tic, sizeof(tic), "%.*s", (int)(strlen(name) - strlen(unit)), name);
-        letters += strlen(tic) + 2;
+        tic_letters += strlen(tic) + 2;
         gnuplot_write(to, place ? ", %s %d" : "%s %d", tic, place);
         for (int curve = 0; curve < p->curve_count; curve++) {
-            const struct study_cell *cell = plotted(p, curve, place);
+            const struct study_cell *cell = plotted_cell(p, curve, place);
 
             if (!cell)
                 continue;
             marked[cell->mark] = true;
-            least = fmin(least, fmin(cell->value, cell->published));
-            most = fmax(most, fmax(cell->value, cell->published));
+            smallest = fmin(smallest, fmin(cell->value, cell->published));
+            largest = fmax(largest, fmax(cell->value, cell->published));
         }
     }
-    fprintf(to, ")%s\n", letters > 44 ? " rotate by 90 right" : "");
+    fprintf(to, ")%s\n", tic_letters > LETTERS_SIDEWAYS ? " rotate by 90 right" : "");
     for (int place = 0, first = 0, group = 0; place < p->place_count && has_groups(p); place++) {
         const char *name = p->places[place];
         char text[sizeof(p->table->cells->row)];
 
-        if (place + 1 < p->place_count && joins(p, place + 1))
+        if (place + 1 < p->place_count && is_joined(p, place + 1))
             continue;
         text_put(text, sizeof(text), "%.*s", (int)group_length(name), name);
         gnuplot_write(to, "set label %s at first %g, graph %g center font small\n", text,
@@ -485,10 +502,10 @@ static void plot_settings(const struct study_plot *p, FILE *to)
                   "set ylabel %s\n",
                   p->place_count, p->curve_count, marked[STUDY_PREDICTED], marked[STUDY_FITTED],
                   unit + strspn(unit, " "), p->label);
-    if (least > 0 && most > 20 * least)
+    if (smallest > 0 && largest > 20 * smallest)
         fputs("set logscale y\n", to);
     else
-        fprintf(to, "set yrange [%s:]\n", least < 0 ? "" : "0");
+        fprintf(to, "set yrange [%s:]\n", smallest < 0 ? "" : "0");
 }
 
 enum { PICTURE_BYTES = 64 };
@@ -525,11 +542,11 @@ static int draw_table(const struct study_result *r, size_t row, const char *fold
             "# %s: %s\n# place; ours; published, and ours predicts it; published, and ours was "
             "fitted to it; what the place is\n",
             r->rows[row].name, r->rows[row].title);
-    plot_data(&plot, file.to);
+    write_plot_data(&plot, file.to);
     TRY(output_end(&file, OK, NULL, false));
     TRY(create_file(folder, name, "gp", &file));
     script_begin(name, "svg", true, file.to);
-    plot_settings(&plot, file.to);
+    write_plot_settings(&plot, file.to);
     script_end("study", file.to);
     TRY(output_end(&file, OK, NULL, false));
     return gnuplot_draw(gnuplot, name);
@@ -625,9 +642,9 @@ static void page_scores(const struct study_result *r, FILE *to)
                        "<td class='n'>%u</td><td class='n'>%u</td><td class='extra'>%s, %s: %s, "
                        "%s</td></tr>\n",
                        row->name, row->title, words[mark], score.cells[mark][NEAR],
-                       score.cells[mark][NEAR] + score.cells[mark][FAIR], scored(&score, mark),
-                       value_text(cell->value, room), published_text(cell, published), cell->row,
-                       cell->column);
+                       score.cells[mark][NEAR] + score.cells[mark][FAIR],
+                       scored_cells(&score, mark), value_text(cell->value, room),
+                       published_text(cell, published), cell->row, cell->column);
         }
     }
     fputs("</table></div>\n<p class=\"soft\">A distance is a share of the published number.  Of "

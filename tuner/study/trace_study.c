@@ -64,18 +64,18 @@ static int best_static(const struct trace_replay *r, double *ns)
 }
 
 /* Sums the times of each step's best plan. */
-static int sum_best(const struct trace_replay *r, double *ns)
+static int sum_best_steps(const struct trace_replay *r, double *ns)
 {
     *ns = 0;
     for (size_t i = 0; i < r->trace.steps; i++) {
-        double least = NAN;
+        double least_ns = NAN;
 
         for (int arm = 0; arm < (int)r->layer.space->arm_count; arm++)
-            least = fmin(least, step_ns(r, i, arm));
-        if (isnan(least))
+            least_ns = fmin(least_ns, step_ns(r, i, arm));
+        if (isnan(least_ns))
             return fail(ERR_ARGUMENT, "step %zu: no plan at c=%u fits into %s of memory", i + 1,
                         r->trace.capacities[i], ACCOUNT_TEXT(r->layer.space->memory_limit_bytes));
-        *ns += least;
+        *ns += least_ns;
     }
     return OK;
 }
@@ -113,7 +113,7 @@ static int add_table(struct trace_replay *r, uint32_t run, struct policy_cost *o
 
 /* The clock of the library: it stands still, because time of this machine must not change results.
  */
-static double no_time(void *self)
+static double stopped_clock(void *self)
 {
     (void)self;
     return 0;
@@ -155,19 +155,19 @@ static int add_trainer(const struct trace_replay *r, uint32_t run, struct policy
                                  .share = r->ask->share,
                                  .margin = r->layer.options.margin,
                                  .harm = r->layer.options.harm,
-                                 .now_us = no_time };
+                                 .now_us = stopped_clock };
     struct noise noise = modelled_layer_noise(&r->layer, run);
     size_t step = 0, steps = r->trace.steps;
     struct live *live;
-    bool heard;
+    bool log_before;
     double ns;
 
     cluster_format(&r->layer.cluster, cluster, sizeof(cluster));
     TRY(live_open(&setup, &live));
-    heard = log_only(false); /* messages about drift are no news in a simulation */
+    log_before = log_only(false); /* messages about drift are no news in a simulation */
     for (; step < steps && train_step(r, live, &noise, step, &ns); step++)
         out->ns += ns;
-    log_only(heard);
+    log_only(log_before);
     out->trials += (double)live_status(live).tried;
     live_close(live);
     return step == steps
@@ -190,15 +190,15 @@ static int put_policy(struct study_table *table, const char *row, struct policy_
 
 static int put_policies(struct trace_replay *r, struct study_table *out)
 {
-    struct policy_cost usual = { sum_ns(r, r->layer.space->default_arm), NAN };
-    struct policy_cost fixed = { NAN, NAN }, best = { NAN, NAN };
+    struct policy_cost default_plan = { sum_ns(r, r->layer.space->default_arm), NAN };
+    struct policy_cost static_plan = { NAN, NAN }, best_of_step = { NAN, NAN };
     struct policy_cost table = { 0, 0 }, trainer = { 0, 0 }; /* sums over the runs, then means */
     double runs = r->ask->seeds;
     char name[48] = "best static plan";
     int arm;
 
-    TRY(sum_best(r, &best.ns));
-    arm = best_static(r, &fixed.ns);
+    TRY(sum_best_steps(r, &best_of_step.ns));
+    arm = best_static(r, &static_plan.ns);
     if (arm >= 0)
         snprintf(name, sizeof(name), "static: %s", PLAN_TEXT(&r->layer.space->arms[arm]));
     for (uint32_t run = 0; run < r->ask->seeds; run++) {
@@ -207,18 +207,19 @@ static int put_policies(struct trace_replay *r, struct study_table *out)
     }
     table = (struct policy_cost){ table.ns / runs, table.trials / runs };
     trainer = (struct policy_cost){ trainer.ns / runs, trainer.trials / runs };
-    TRY(put_policy(out, "default plan", usual, usual.ns, best.ns));
-    TRY(put_policy(out, name, fixed, usual.ns, best.ns));
-    TRY(put_policy(out, "table of tune", table, usual.ns, best.ns));
-    TRY(put_policy(out, "trainer that tunes", trainer, usual.ns, best.ns));
-    return put_policy(out, "best plan of each step", best, usual.ns, best.ns);
+    TRY(put_policy(out, "default plan", default_plan, default_plan.ns, best_of_step.ns));
+    TRY(put_policy(out, name, static_plan, default_plan.ns, best_of_step.ns));
+    TRY(put_policy(out, "table of tune", table, default_plan.ns, best_of_step.ns));
+    TRY(put_policy(out, "trainer that tunes", trainer, default_plan.ns, best_of_step.ns));
+    return put_policy(out, "best plan of each step", best_of_step, default_plan.ns,
+                      best_of_step.ns);
 }
 
 /* Lists the buckets of the trace's steps, and finds its smallest and largest capacity. */
-static int list_buckets(struct trace_replay *r, uint32_t *least, uint32_t *most)
+static int list_trace_buckets(struct trace_replay *r, uint32_t *least, uint32_t *most)
 {
     uint32_t window = r->layer.space->window;
-    size_t room;
+    size_t range;
 
     *least = *most = r->trace.capacities[0];
     for (size_t i = 1; i < r->trace.steps; i++) {
@@ -226,12 +227,12 @@ static int list_buckets(struct trace_replay *r, uint32_t *least, uint32_t *most)
         *most = r->trace.capacities[i] > *most ? r->trace.capacities[i] : *most;
     }
     r->first_bucket = *least / window;
-    room = *most / window - r->first_bucket + 1;
-    r->buckets = malloc(room * sizeof(*r->buckets));
-    r->arm_of = malloc(room * sizeof(*r->arm_of));
+    range = *most / window - r->first_bucket + 1;
+    r->buckets = malloc(range * sizeof(*r->buckets));
+    r->arm_of = malloc(range * sizeof(*r->arm_of));
     if (!r->buckets || !r->arm_of)
-        return fail(ERR_NOMEM, "%zu buckets", room);
-    for (size_t i = 0; i < room; i++)
+        return fail(ERR_NOMEM, "%zu buckets", range);
+    for (size_t i = 0; i < range; i++)
         r->arm_of[i] = -1;
     for (size_t i = 0; i < r->trace.steps; i++) {
         uint32_t bucket = r->trace.capacities[i] / window;
@@ -262,7 +263,7 @@ static int time_steps(struct trace_replay *r)
     return rc;
 }
 
-static int replay(struct trace_replay *r, struct study_result *result)
+static int replay_trace(struct trace_replay *r, struct study_result *result)
 {
     const struct moe_shape *shape = &r->layer.space->shape;
     const char *file = r->ask->file;
@@ -270,7 +271,7 @@ static int replay(struct trace_replay *r, struct study_result *result)
 
     TRY(file ? capacity_trace_read(file, shape, &r->trace)
              : capacity_trace_swing(shape, SWING_STEPS, &r->trace));
-    TRY(list_buckets(r, &least, &most));
+    TRY(list_trace_buckets(r, &least, &most));
     TRY(time_steps(r));
     result->machine = r->layer.cluster;
     snprintf(result->remark, sizeof(result->remark),
@@ -290,7 +291,7 @@ static int run_trace(const struct study_ask *ask, struct study_result *result)
 
     TRY(layer_options_single(&ask->tune.layer));
     TRY(modelled_layer_open(ask, &r.layer));
-    rc = replay(&r, result);
+    rc = replay_trace(&r, result);
     capacity_trace_free(&r.trace);
     free(r.buckets);
     free(r.arm_of);

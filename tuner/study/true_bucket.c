@@ -37,11 +37,11 @@ struct bucket_outcome true_bucket_tune(const struct true_bucket *b, struct searc
     struct decision_result result;
     struct entry_row entry;
     enum decision_purpose purpose;
-    struct decision own; /* if the caller does not want to see it */
+    struct decision unseen; /* if the caller does not want to see it */
     int arm;
 
     if (!decision)
-        decision = &own;
+        decision = &unseen;
     decision_open(decision, &setup);
     while ((arm = decision_next(decision, &purpose)) != DECISION_DONE) {
         decision_tell(decision, purpose, arm, noise_sample(noise, b->seen_ns[arm]));

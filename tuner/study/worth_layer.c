@@ -26,10 +26,10 @@ enum {
 };
 
 /* A visit ends when the error of a plan's median over the rounds is below this, in log time. */
-static const double precise_sd = .01;
+static const double wanted_median_sd = .01;
 
 /* The passes end when the interval of what tuning saves is narrower than this share. */
-static const double narrow = .15;
+static const double wanted_interval = .15;
 
 /* How much the same plan differs between launches, in log time: a guess until launches were
  * compared.  We saw .7 to 2.6 %, and more on busy machines.  The guess counts like so many
@@ -50,7 +50,7 @@ struct worth_work {
     uint32_t bucket[WORTH_BUCKETS_MAX];
     struct observation steps[PASSES_MOST * BUCKETS_TIMED * WORTH_PLANS_MAX]; /* medians of visits */
     struct progress *progress;
-    uint32_t taken; /* real steps so far */
+    uint32_t steps_taken; /* real ones, so far */
     struct search_setup search;
     struct worth_setup setup;
 };
@@ -60,28 +60,29 @@ struct worth_work {
 static int list_buckets(struct worth_work *w)
 {
     const struct layer_plans *space = w->space;
-    size_t all = space->anchor_count, n = all < WORTH_BUCKETS_MAX ? all : WORTH_BUCKETS_MAX;
-    uint32_t *sorted = calloc(all + 1, sizeof(*sorted));
-    double below, above;
+    size_t anchor_count = space->anchor_count,
+           count = anchor_count < WORTH_BUCKETS_MAX ? anchor_count : WORTH_BUCKETS_MAX;
+    uint32_t *anchors = calloc(anchor_count + 1, sizeof(*anchors));
+    double weight_begin, weight_end;
 
-    if (!sorted)
-        return fail(ERR_NOMEM, "the estimate of %zu buckets", all);
-    for (size_t i = 0; i < all; i++)
-        sorted[i] = space->anchors[i];
-    sort_numbers(sorted, all);
-    for (size_t i = 0; i < n; i++) {
-        w->bucket[i] = sorted[n > 1 ? i * (all - 1) / (n - 1) : 0];
+    if (!anchors)
+        return fail(ERR_NOMEM, "the estimate of %zu buckets", anchor_count);
+    for (size_t i = 0; i < anchor_count; i++)
+        anchors[i] = space->anchors[i];
+    sort_numbers(anchors, anchor_count);
+    for (size_t i = 0; i < count; i++) {
+        w->bucket[i] = anchors[count > 1 ? i * (anchor_count - 1) / (count - 1) : 0];
         w->capacities[i] = (double)layer_plans_capacity(space, w->bucket[i]);
     }
-    free(sorted);
-    below = log(fmax(space->first, .5) * space->window);
-    for (size_t i = 0; i < n; i++) {
-        above = i + 1 < n ? log(w->capacities[i] * w->capacities[i + 1]) / 2
-                          : log((space->last + 1.0) * space->window);
-        w->weights[i] = above - below;
-        below = above;
+    free(anchors);
+    weight_begin = log(fmax(space->first, .5) * space->window);
+    for (size_t i = 0; i < count; i++) {
+        weight_end = i + 1 < count ? log(w->capacities[i] * w->capacities[i + 1]) / 2
+                                   : log((space->last + 1.0) * space->window);
+        w->weights[i] = weight_end - weight_begin;
+        weight_begin = weight_end;
     }
-    w->setup.bucket_count = n;
+    w->setup.bucket_count = count;
     return OK;
 }
 
@@ -102,8 +103,8 @@ static int set_layer(const struct worth_work *w, struct crew *real)
 }
 
 /* Takes one real step.  *log_ns is NAN if the plan cannot run in this bucket. */
-static int step(const struct worth_work *w, struct crew *real, size_t bucket, int arm,
-                double *log_ns)
+static int take_step(const struct worth_work *w, struct crew *real, size_t bucket, int arm,
+                     double *log_ns)
 {
     struct order order = { .kind = ORDER_STEP,
                            .capacity = (uint64_t)w->capacities[bucket],
@@ -128,26 +129,26 @@ static int step(const struct worth_work *w, struct crew *real, size_t bucket, in
 /* Models every plan at every bucket, without noise. */
 static int model_plans(struct worth_work *w, const struct cluster *model)
 {
-    size_t n = w->space->arm_count, count = w->setup.bucket_count;
+    size_t arm_count = w->space->arm_count, bucket_count = w->setup.bucket_count;
     uint64_t capacities[WORTH_BUCKETS_MAX];
     struct step_times_ask ask = { .cluster = model,
                                   .shape = &w->space->shape,
                                   .load = w->space->load,
                                   .seed = w->setup.seed,
                                   .arms = w->space->arms,
-                                  .arm_count = n,
+                                  .arm_count = arm_count,
                                   .capacities = capacities,
-                                  .count = count };
+                                  .count = bucket_count };
     struct step_times times;
 
-    for (size_t b = 0; b < count; b++)
+    for (size_t b = 0; b < bucket_count; b++)
         capacities[b] = (uint64_t)w->capacities[b];
     TRY(step_times_open(&ask, &times));
-    for (size_t b = 0; b < count; b++)
-        for (size_t arm = 0; arm < n; arm++)
-            w->log_ns[b * n + arm] = layer_plans_fits(w->space, (int)arm, w->bucket[b])
-                                         ? log(step_times_at(&times, capacities[b])[arm])
-                                         : (double)NAN;
+    for (size_t b = 0; b < bucket_count; b++)
+        for (size_t arm = 0; arm < arm_count; arm++)
+            w->log_ns[b * arm_count + arm] = layer_plans_fits(w->space, (int)arm, w->bucket[b])
+                                                 ? log(step_times_at(&times, capacities[b])[arm])
+                                                 : (double)NAN;
     step_times_close(&times);
     return OK;
 }
@@ -166,17 +167,17 @@ static double plan_medians(const struct visit_rounds *r, double median[WORTH_PLA
 {
     static const double sd_over_mad = 1.4826;      /* of normal numbers; mad: median distance */
     static const double median_over_mean = 1.5708; /* pi / 2: their variances, of normal numbers */
-    double distance[WORTH_PLANS_MAX * ROUNDS_MOST], off[ROUNDS_MOST], sd;
+    double distance[WORTH_PLANS_MAX * ROUNDS_MOST], plan_off[ROUNDS_MOST], sd;
     int freedom = r->plans > 1 ? r->plans - 1 : 1; /* a round's level takes one */
-    size_t n = 0;
+    size_t distances = 0;
 
     for (int i = 0; i < r->plans; i++) {
-        memcpy(off, r->off[i], sizeof(off));
-        median[i] = median_of(off, (size_t)r->count);
+        memcpy(plan_off, r->off[i], sizeof(plan_off));
+        median[i] = median_of(plan_off, (size_t)r->count);
         for (int round = 0; round < r->count; round++)
-            distance[n++] = fabs(r->off[i][round] - median[i]);
+            distance[distances++] = fabs(r->off[i][round] - median[i]);
     }
-    sd = sd_over_mad * median_of(distance, n);
+    sd = sd_over_mad * median_of(distance, distances);
     return median_over_mean * sd * sd * r->plans / freedom / r->count;
 }
 
@@ -190,15 +191,16 @@ static int take_rounds(struct worth_work *w, struct crew *real, size_t bucket,
 
     *r = (struct visit_rounds){ .count = 0 };
     r->plans = worth_plans(&w->setup, bucket, r->arms);
-    while (r->count < ROUNDS_LEAST ||
-           (r->count < ROUNDS_MOST && plan_medians(r, median) > precise_sd * precise_sd)) {
+    while (
+        r->count < ROUNDS_LEAST ||
+        (r->count < ROUNDS_MOST && plan_medians(r, median) > wanted_median_sd * wanted_median_sd)) {
         double log_ns[WORTH_PLANS_MAX], *level = &r->levels[r->count];
 
         measure_order(w->setup.seed + bucket, (uint64_t)r->count, r->plans, order);
         for (int i = 0; i < r->plans; i++) {
             int arm = r->arms[order[i]];
 
-            TRY(step(w, real, bucket, arm, &log_ns[order[i]]));
+            TRY(take_step(w, real, bucket, arm, &log_ns[order[i]]));
             if (!isnan(log_ns[order[i]]))
                 continue;
             if (arm == w->space->default_arm)
@@ -233,7 +235,7 @@ static int visit_bucket(struct worth_work *w, struct crew *real, size_t bucket, 
                                   .log_ns = level + median[i],
                                   .variance = variance,
                                   .offset_variance = 1 }; /* large: only ratios count */
-    w->taken += (uint32_t)(r.count * r.plans);
+    w->steps_taken += (uint32_t)(r.count * r.plans);
     return OK;
 }
 
@@ -255,30 +257,33 @@ static double launch_variance(const struct worth_work *w)
     double squares = launch_freedom * launch_sd * launch_sd, freedom = launch_freedom;
     size_t count = w->setup.step_count;
 
+    /* Two launches begin at the steps i and k. */
     for (size_t i = 0; i < count; i = end_of_launch(w, i))
         for (size_t k = end_of_launch(w, i); k < count; k = end_of_launch(w, k)) {
             const struct observation *a = &w->steps[i], *b = &w->steps[k];
-            double sum = 0, sum_squares = 0, within = 0, n = 0;
+            double sum_differences = 0, sum_squares = 0, noise = 0, plans = 0;
 
             if (a->log_c != b->log_c)
                 continue;
             for (; a < w->steps + end_of_launch(w, i) && b < w->steps + count; a++, b++)
                 if (a->arm == b->arm) { /* otherwise a plan failed in between */
-                    sum += a->log_ns - b->log_ns;
+                    sum_differences += a->log_ns - b->log_ns;
                     sum_squares += (a->log_ns - b->log_ns) * (a->log_ns - b->log_ns);
-                    within += a->variance + b->variance;
-                    n++;
+                    noise += a->variance + b->variance;
+                    plans++;
                 }
-            if (n > 1) { /* halved: a difference has the variance of two launches */
-                squares += (sum_squares - sum * sum / n - (n - 1) * within / n) / 2;
-                freedom += n - 1;
+            if (plans > 1) { /* halved: a difference has the variance of two launches */
+                squares += (sum_squares - sum_differences * sum_differences / plans -
+                            (plans - 1) * noise / plans) /
+                           2;
+                freedom += plans - 1;
             }
         }
     return fmax(launch_sd * launch_sd / 4, squares / freedom);
 }
 
 /* Estimates what tuning saves, from the model and the real steps so far. */
-static int expect(struct worth_work *w, struct worth *out)
+static int expect_worth(struct worth_work *w, struct worth *out)
 {
     struct observation steps[sizeof(w->steps) / sizeof(w->steps[0])];
     double between_launches = launch_variance(w);
@@ -296,7 +301,8 @@ static int expect(struct worth_work *w, struct worth *out)
  * count; without any, the model alone does. */
 static int time_plans(struct worth_work *w, struct crew *real, struct worth *out)
 {
-    size_t n = w->setup.bucket_count, timed = n < BUCKETS_TIMED ? n : BUCKETS_TIMED;
+    size_t bucket_count = w->setup.bucket_count,
+           timed = bucket_count < BUCKETS_TIMED ? bucket_count : BUCKETS_TIMED;
     uint32_t launch = 0;
     int rc = set_layer(w, real);
 
@@ -307,12 +313,13 @@ static int time_plans(struct worth_work *w, struct crew *real, struct worth *out
             else
                 rc = launch ? crew_relaunch(real, launch) : OK;
             if (!rc)
-                rc = visit_bucket(w, real, timed > 1 ? i * (n - 1) / (timed - 1) : 0, launch);
+                rc = visit_bucket(w, real, timed > 1 ? i * (bucket_count - 1) / (timed - 1) : 0,
+                                  launch);
         }
         if (pass + 1 < PASSES_LEAST || rc)
             continue;
-        rc = expect(w, out);
-        if (!rc && out->over_default.high - out->over_default.low <= narrow)
+        rc = expect_worth(w, out);
+        if (!rc && out->over_default.high - out->over_default.low <= wanted_interval)
             break;
     }
     if (rc == ERR_CUT)
@@ -334,28 +341,28 @@ static double log_modelled(const struct worth_work *w, const struct observation 
  * corrected by the mean ratio of real to modelled steps. */
 static double default_seconds(const struct worth_work *w)
 {
-    size_t n = w->space->arm_count, count = 0;
+    size_t arm_count = w->space->arm_count, default_steps = 0;
     double sum = 0, log_ratio = 0;
 
     for (size_t b = 0; b < w->setup.bucket_count; b++)
-        sum += exp(w->log_ns[b * n + (size_t)w->space->default_arm]) * 1e-9;
+        sum += exp(w->log_ns[b * arm_count + (size_t)w->space->default_arm]) * 1e-9;
     for (const struct observation *o = w->steps; o < w->steps + w->setup.step_count; o++)
         if (o->arm == w->space->default_arm) {
             log_ratio += o->log_ns - log_modelled(w, o);
-            count++;
+            default_steps++;
         }
-    return count ? sum * exp(log_ratio / (double)count) : sum;
+    return default_steps ? sum * exp(log_ratio / (double)default_steps) : sum;
 }
 
-static int estimate(struct worth_work *w, const struct cluster *model, struct crew *real,
-                    struct worth_layer *out)
+static int estimate_layer(struct worth_work *w, const struct cluster *model, struct crew *real,
+                          struct worth_layer *out)
 {
     int rc;
 
     TRY(model_plans(w, model));
     rc = real ? time_plans(w, real, &out->worth) : OK;
     if (!rc)
-        rc = expect(w, &out->worth);
+        rc = expect_worth(w, &out->worth);
     if (rc == UNSUPPORTED)
         return fail(rc, "%s: the default plan cannot run, so there is nothing to compare with",
                     SHAPE_TEXT(&w->space->shape));
@@ -367,7 +374,7 @@ static int estimate(struct worth_work *w, const struct cluster *model, struct cr
                 out->timed_plans += k == i;
                 break;
             }
-    out->steps = w->taken;
+    out->steps = w->steps_taken;
     out->default_s =
         default_seconds(w) * (double)w->space->anchor_count / (double)w->setup.bucket_count;
     out->launch_s = real ? (double)crew_launch_ns(real) * 1e-9 : 0;
@@ -402,7 +409,7 @@ int worth_layer(const struct cluster *model, struct crew *real, struct progress 
                        : fail(ERR_NOMEM, "the estimate of %zu plans", space->arm_count);
     }
     if (!rc)
-        rc = estimate(w, model, real, out);
+        rc = estimate_layer(w, model, real, out);
     if (w)
         free(w->log_ns);
     free(w);
