@@ -21,11 +21,11 @@ enum verify_kind {
     VERIFY_REFUTED  /* the plan fails, or is slower than the default plan or a challenger by more
                      * than the margin */
 };
-extern const char *const verify_words[]; /* by enum verify_kind */
+extern const char *const verify_words[]; /* in JSON, by enum verify_kind */
 
 /* One entry and what its verification has found, as a plain value. */
 struct verify_result {
-    struct entry_row claim; /* the entry as it was before */
+    struct entry_row claim; /* the entry as it was before: what it claims */
     struct moe_shape shape;
     char load[LOAD_NAME_BYTES]; /* under which it is verified */
     enum verify_kind kind;
@@ -73,7 +73,7 @@ const struct moe_plan *verify_challenger(const struct entry_row *entry,
  * A challenger, if there is one, also runs.  If it is faster, the entry is refuted, too, but keeps
  * its plan until the bucket is measured: that plan is not slower than the default plan. */
 int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
-                 struct verify_result *verdict);
+                 struct verify_result *result);
 
 /* ---- all entries */
 
@@ -96,10 +96,10 @@ struct verify_wanted {
 struct verify_entries {
     struct verify_result *verdicts; /* by doubt, then layer by layer, then by weight */
     size_t count;
-    int64_t first_run; /* the oldest run that is continued; INT64_MAX: none */
-    uint32_t waiting;  /* refuted by an earlier verification, and not tuned since */
-    uint32_t pinned;   /* skipped: trainers get the pinned plan */
-    uint32_t launched; /* skipped: they were judged as a whole table */
+    int64_t first_run;     /* the oldest run that is continued; INT64_MAX: none */
+    uint32_t waiting;      /* refuted by an earlier verification, and not tuned since */
+    uint32_t pinned;       /* skipped: trainers get the pinned plan */
+    uint32_t judged_whole; /* skipped: their launch values were judged over the whole table */
 };
 
 /* Finds the wanted entries of the campaign's machine, after campaign_recognise().  UNSUPPORTED,
@@ -112,14 +112,14 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
 int verify_entries_declared(struct store *store, const struct verify_wanted *wanted, bool *others);
 
 /* Sorts by layer and bucket. */
-void verify_entries_sort(struct verify_entries *claims);
-void verify_entries_free(struct verify_entries *claims);
+void verify_entries_sort(struct verify_entries *entries);
+void verify_entries_free(struct verify_entries *entries);
 
 /* ---- the result */
 
-/* Withdraws what a layer's table saves as a whole, if its entries claimed too much.  The entries
+/* Withdraws the proven gain of a layer's whole table, if its entries claimed too much.  The entries
  * are sorted by layer; `since` is when this verification began. */
-int verify_claims(struct store *store, const struct verify_entries *claims, int64_t since);
+int verify_claims(struct store *store, const struct verify_entries *entries, int64_t since);
 
 /* How many entries there are of each kind.  Entries that an earlier run refuted count as
  * VERIFY_EARLIER, and in refuted_earlier. */
@@ -127,17 +127,17 @@ struct verify_count {
     uint32_t of[VERIFY_REFUTED + 1];
     uint32_t refuted_earlier;
 };
-struct verify_count verify_count(const struct verify_entries *claims);
+struct verify_count verify_count(const struct verify_entries *entries);
 
 /* Returns the geometric mean of the entries' default_over_table, and of how many; NAN: of none. */
-double verify_default_over_table(const struct verify_entries *claims, uint32_t *count);
+double verify_default_over_table(const struct verify_entries *entries, uint32_t *count);
 
 /* Prints a table for each layer, without the rows of the default plan.  Then it prints the totals,
  * which entries were left out, and how fast the machine is now.  The entries are sorted by layer.
  */
-int verify_table(struct store *store, const struct verify_entries *claims, FILE *to);
+int verify_table(struct store *store, const struct verify_entries *entries, FILE *to);
 
 /* Prints a JSON array with an object for each entry. */
-void verify_json(const struct verify_entries *claims, FILE *to);
+void verify_json(const struct verify_entries *entries, FILE *to);
 
 #endif

@@ -17,68 +17,85 @@ const char *const verify_only_words[] = {
     "all", "stale", "imported", "measured", "inferred", NULL
 };
 
-/* What add_claim() needs.  The pins are the search's own. */
+/* The words for a result: in JSON, and in the table for people. */
+const char *const verify_words[] = { [VERIFY_PENDING] = "pending", [VERIFY_EARLIER] = "earlier",
+                                     [VERIFY_DEFAULT] = "default", [VERIFY_BEATS] = "beats",
+                                     [VERIFY_TIE] = "tie",         [VERIFY_ALONE] = "alone",
+                                     [VERIFY_REFUTED] = "refuted", NULL };
+static const char *const table_words[] = {
+    [VERIFY_PENDING] = "not reached", [VERIFY_EARLIER] = "refuted before the cut",
+    [VERIFY_DEFAULT] = "the default", [VERIFY_BEATS] = "beats the default",
+    [VERIFY_TIE] = "not slower",      [VERIFY_ALONE] = "runs; the default",
+    [VERIFY_REFUTED] = "refuted"
+};
+
+/* What add_entry() needs.  The search owns the pins. */
 struct entry_search {
     struct campaign *campaign;
     const struct verify_wanted *wanted;
-    struct verify_entries *claims;
+    struct verify_entries *entries;
     struct row_list pins;
 };
 
 /* ---- which entries */
 
 /* Returns whether the user wants this layer. */
-static bool shape_is_wanted(const struct verify_wanted *w, const struct moe_shape *shape)
+static bool shape_is_wanted(const struct verify_wanted *wanted, const struct moe_shape *shape)
 {
-    for (int i = 0; i < w->shapes.count; i++)
-        if (shape_agrees(shape, w->shapes.items[i]))
+    for (int i = 0; i < wanted->shapes.count; i++)
+        if (shape_agrees(shape, wanted->shapes.items[i]))
             return true;
-    return !w->shapes.count;
+    return !wanted->shapes.count;
 }
 
 /* Adds an entry if the user wants it and it can be verified. */
-static int add_claim(void *self, const struct entry_row *e)
+static int add_entry(void *self, const struct entry_row *e)
 {
-    struct entry_search *f = self;
-    const struct verify_wanted *w = f->wanted;
-    struct verify_result verdict = {
+    struct entry_search *search = self;
+    const struct verify_wanted *wanted = search->wanted;
+    struct verify_result result = {
         .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .default_over_table = NAN
     };
     struct fixed_row fixed;
-    bool wanted;
+    bool kind_is_wanted;
     int rc;
 
-    TRY(store_shape_get(f->campaign->store, e->shape, &verdict.shape));
+    TRY(store_shape_get(search->campaign->store, e->shape, &result.shape));
     /* A default plan that is stale or imported is verified: this gives its time on this machine. */
-    if (e->run >= f->claims->first_run && !entry_is(e, ENTRY_OUTDATED))
-        verdict.kind = VERIFY_EARLIER;
-    else if (plan_is_default(&e->plan, &verdict.shape) &&
-             !entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && !verify_challenger(e, &verdict.shape))
-        verdict.kind = VERIFY_DEFAULT;
-    if (e->bucket < w->first || e->bucket > w->last || !shape_is_wanted(w, &verdict.shape))
+    if (e->run >= search->entries->first_run && !entry_is(e, ENTRY_OUTDATED))
+        result.kind = VERIFY_EARLIER;
+    else if (plan_is_default(&e->plan, &result.shape) &&
+             !entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && !verify_challenger(e, &result.shape))
+        result.kind = VERIFY_DEFAULT;
+    if (e->bucket < wanted->first || e->bucket > wanted->last ||
+        !shape_is_wanted(wanted, &result.shape))
         return OK;
-    rc = store_fixed_get(f->campaign->store, e->cluster, e->shape, e->window, &fixed);
+    rc = store_fixed_get(search->campaign->store, e->cluster, e->shape, e->window, &fixed);
     if (rc < 0)
         return rc;
-    if (rc == OK && fixed.whole) { /* a bucket of it may be slower without being wrong */
-        f->claims->launched++;
+    if (rc == OK && fixed.whole) {
+        /* The launch values were judged over all buckets.  One bucket may be slower without its
+         * entry being wrong. */
+        search->entries->judged_whole++;
         return OK;
     }
-    if (override_of(f->pins, &(struct bucket_key){ e->cluster, e->shape, e->window, e->bucket })) {
-        f->claims->pinned++;
+    if (override_of(search->pins,
+                    &(struct bucket_key){ e->cluster, e->shape, e->window, e->bucket })) {
+        search->entries->pinned++;
         return OK;
     }
-    wanted = w->kind == ONLY_ALL || (w->kind == ONLY_STALE && entry_is(e, ENTRY_STALE)) ||
-             (w->kind == ONLY_IMPORTED && entry_is(e, ENTRY_IMPORTED)) ||
-             w->kind == (entry_is(e, ENTRY_INFERRED) ? ONLY_INFERRED : ONLY_MEASURED);
-    /* An entry that was verified before the cut is no longer stale, so it may not look like a
-     * wanted one. */
-    if (verdict.kind != VERIFY_EARLIER) {
-        f->claims->waiting += entry_is(e, ENTRY_REFUTED);
-        if (!wanted || entry_is(e, ENTRY_REFUTED))
+    kind_is_wanted = wanted->kind == ONLY_ALL ||
+                     (wanted->kind == ONLY_STALE && entry_is(e, ENTRY_STALE)) ||
+                     (wanted->kind == ONLY_IMPORTED && entry_is(e, ENTRY_IMPORTED)) ||
+                     wanted->kind == (entry_is(e, ENTRY_INFERRED) ? ONLY_INFERRED : ONLY_MEASURED);
+    /* An earlier run may have verified the entry before it was cut off.  Such an entry is no longer
+     * stale, so its kind does not decide here: it is always listed. */
+    if (result.kind != VERIFY_EARLIER) {
+        search->entries->waiting += entry_is(e, ENTRY_REFUTED);
+        if (!kind_is_wanted || entry_is(e, ENTRY_REFUTED))
             return OK;
     }
-    ARRAY_APPEND(f->claims->verdicts, f->claims->count, verdict);
+    ARRAY_APPEND(search->entries->verdicts, search->entries->count, result);
     return OK;
 }
 
@@ -86,7 +103,7 @@ static int add_claim(void *self, const struct entry_row *e)
 
 /* Returns the place of a bucket in an order whose every beginning is spread over all buckets: 64,
  * 32, 16, 48, 8, 24, ... */
-static uint32_t grid_place(uint32_t bucket)
+static uint32_t spread_place(uint32_t bucket)
 {
     uint32_t place = 0;
 
@@ -106,39 +123,41 @@ enum verify_doubt verify_doubt(const struct entry_row *e)
  * an entry. */
 static int worse_first(const void *a, const void *b)
 {
-    const struct verify_result *v = a, *w = b;
-    const struct entry_row *x = &v->claim, *y = &w->claim;
+    const struct verify_result *a_result = a, *b_result = b;
+    const struct entry_row *a_entry = &a_result->claim, *b_entry = &b_result->claim;
 
-    if (verify_doubt(x) != verify_doubt(y))
-        return (int)verify_doubt(x) - (int)verify_doubt(y);
-    if (x->shape != y->shape)
-        return x->shape < y->shape ? -1 : 1;
-    if (v->weight < w->weight || v->weight > w->weight)
-        return v->weight > w->weight ? -1 : 1;
-    return grid_place(x->bucket) < grid_place(y->bucket) ? -1 : x->bucket != y->bucket;
+    if (verify_doubt(a_entry) != verify_doubt(b_entry))
+        return (int)verify_doubt(a_entry) - (int)verify_doubt(b_entry);
+    if (a_entry->shape != b_entry->shape)
+        return a_entry->shape < b_entry->shape ? -1 : 1;
+    if (a_result->weight < b_result->weight || a_result->weight > b_result->weight)
+        return a_result->weight > b_result->weight ? -1 : 1;
+    return spread_place(a_entry->bucket) < spread_place(b_entry->bucket)
+               ? -1
+               : a_entry->bucket != b_entry->bucket;
 }
 
 static int by_bucket(const void *a, const void *b)
 {
-    const struct entry_row *x = &((const struct verify_result *)a)->claim;
-    const struct entry_row *y = &((const struct verify_result *)b)->claim;
+    const struct entry_row *a_entry = &((const struct verify_result *)a)->claim;
+    const struct entry_row *b_entry = &((const struct verify_result *)b)->claim;
 
-    if (x->shape != y->shape)
-        return x->shape < y->shape ? -1 : 1;
-    if (x->window != y->window)
-        return x->window < y->window ? -1 : 1;
-    return (x->bucket > y->bucket) - (x->bucket < y->bucket);
+    if (a_entry->shape != b_entry->shape)
+        return a_entry->shape < b_entry->shape ? -1 : 1;
+    if (a_entry->window != b_entry->window)
+        return a_entry->window < b_entry->window ? -1 : 1;
+    return (a_entry->bucket > b_entry->bucket) - (a_entry->bucket < b_entry->bucket);
 }
 
 /* Sorts measured entries before inferred ones, which follow from them. */
 static int measured_first(const void *a, const void *b)
 {
-    const struct verify_result *x = *(struct verify_result *const *)a;
-    const struct verify_result *y = *(struct verify_result *const *)b;
+    const struct verify_result *a_result = *(struct verify_result *const *)a;
+    const struct verify_result *b_result = *(struct verify_result *const *)b;
 
-    if (x->claim.inferred != y->claim.inferred)
-        return x->claim.inferred ? 1 : -1;
-    return grid_place(x->claim.bucket) < grid_place(y->claim.bucket) ? -1 : 1;
+    if (a_result->claim.inferred != b_result->claim.inferred)
+        return a_result->claim.inferred ? 1 : -1;
+    return spread_place(a_result->claim.bucket) < spread_place(b_result->claim.bucket) ? -1 : 1;
 }
 
 /* Returns whether the next entry is of the next bucket, and has the same plan. */
@@ -151,52 +170,56 @@ static bool continues_plan(const struct entry_row *e, const struct entry_row *ne
 /* Sets all weights.  Neighbouring buckets with one plan together weigh as much as the doublings of
  * c that they cover.  The k-th entry of them has a k-th of that weight, because it says less that
  * is new. */
-static int weigh(struct verify_entries *claims)
+static int set_weights(struct verify_entries *entries)
 {
-    struct verify_result *v = claims->verdicts, **run = calloc(claims->count, sizeof(*run));
+    struct verify_result *results = entries->verdicts,
+                         **pending = calloc(entries->count, sizeof(*pending));
 
-    if (!run)
-        return fail(ERR_NOMEM, "%zu entries", claims->count);
-    qsort(v, claims->count, sizeof(*v), by_bucket);
-    for (size_t i = 0, end; i < claims->count; i = end) {
-        size_t count = 0;
+    if (!pending)
+        return fail(ERR_NOMEM, "%zu entries", entries->count);
+    qsort(results, entries->count, sizeof(*results), by_bucket);
+    for (size_t run_begin = 0, run_end; run_begin < entries->count; run_begin = run_end) {
+        size_t pending_count = 0;
         double octaves;
 
-        for (end = i;
-             end < claims->count && (end == i || continues_plan(&v[end - 1].claim, &v[end].claim));
-             end++)
-            if (v[end].kind == VERIFY_PENDING)
-                run[count++] = &v[end];
-        octaves = log2((v[end - 1].claim.bucket + 1) / fmax(v[i].claim.bucket, 0.5));
-        qsort(run, count, sizeof(*run), measured_first);
-        for (size_t k = 0; k < count; k++)
-            run[k]->weight = octaves / (double)(k + 1);
+        for (run_end = run_begin;
+             run_end < entries->count &&
+             (run_end == run_begin ||
+              continues_plan(&results[run_end - 1].claim, &results[run_end].claim));
+             run_end++)
+            if (results[run_end].kind == VERIFY_PENDING)
+                pending[pending_count++] = &results[run_end];
+        octaves = log2((results[run_end - 1].claim.bucket + 1) /
+                       fmax(results[run_begin].claim.bucket, 0.5));
+        qsort(pending, pending_count, sizeof(*pending), measured_first);
+        for (size_t k = 0; k < pending_count; k++)
+            pending[k]->weight = octaves / (double)(k + 1);
     }
-    free(run);
+    free(pending);
     return OK;
 }
 
 int verify_entries_find(struct campaign *campaign, const struct verify_wanted *wanted,
                         struct verify_entries *out)
 {
-    struct entry_search f = { .campaign = campaign, .wanted = wanted, .claims = out };
+    struct entry_search search = { .campaign = campaign, .wanted = wanted, .entries = out };
     int rc;
 
     *out = (struct verify_entries){ .first_run = INT64_MAX };
     if (!wanted->restart)
         TRY(campaign_first_run(campaign, &out->first_run));
-    TRY(store_overrides(campaign->store, &f.pins));
-    rc = store_entries(campaign->store, campaign->cluster_id, 0, add_claim, &f);
-    free(f.pins.rows);
+    TRY(store_overrides(campaign->store, &search.pins));
+    rc = store_entries(campaign->store, campaign->cluster_id, 0, add_entry, &search);
+    free(search.pins.rows);
     TRY(rc);
     if (out->pinned)
         note("%u pinned buckets are skipped: trainers get the pinned plans", out->pinned);
-    if (out->launched)
+    if (out->judged_whole)
         note("%u entries are skipped: their launch values were judged over the whole table; "
              "`moetune tune --retune` measures them again",
-             out->launched);
+             out->judged_whole);
     if (out->count) {
-        TRY(weigh(out));
+        TRY(set_weights(out));
         qsort(out->verdicts, out->count, sizeof(*out->verdicts), worse_first);
     } else
         note("%s: nothing to verify: this machine has no such entry", campaign->path);
@@ -206,116 +229,104 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
 }
 
 /* Counts the entries of declared spaces, and all entries. */
-struct declared {
+struct declared_count {
     struct store *store;
     const struct verify_wanted *wanted;
-    uint32_t count, all;
+    uint32_t declared, all;
 };
 
 static int count_declared(void *self, const struct entry_row *e)
 {
-    struct declared *d = self;
+    struct declared_count *d = self;
     struct moe_shape shape;
 
     TRY(store_shape_get(d->store, e->shape, &shape));
     d->all++;
-    d->count += shape.space && shape_is_wanted(d->wanted, &shape);
+    d->declared += shape.space && shape_is_wanted(d->wanted, &shape);
     return OK;
 }
 
 int verify_entries_declared(struct store *store, const struct verify_wanted *wanted, bool *others)
 {
-    struct declared d = { store, wanted, 0, 0 };
+    struct declared_count d = { .store = store, .wanted = wanted };
 
     TRY(store_entries(store, 0, 0, count_declared, &d));
-    if (d.count)
+    if (d.declared)
         note("entries of declared spaces: %u; `moetune verify --space FILE --exec COMMAND` "
              "verifies them",
-             d.count);
-    *others = !d.count || d.all > d.count;
+             d.declared);
+    *others = !d.declared || d.all > d.declared;
     return OK;
 }
 
-void verify_entries_sort(struct verify_entries *claims)
+void verify_entries_sort(struct verify_entries *entries)
 {
-    qsort(claims->verdicts, claims->count, sizeof(*claims->verdicts), by_bucket);
+    qsort(entries->verdicts, entries->count, sizeof(*entries->verdicts), by_bucket);
 }
 
-void verify_entries_free(struct verify_entries *claims)
+void verify_entries_free(struct verify_entries *entries)
 {
-    free(claims->verdicts);
-    *claims = (struct verify_entries){ 0 };
+    free(entries->verdicts);
+    *entries = (struct verify_entries){ 0 };
 }
 
 /* ---- the result */
 
-int verify_claims(struct store *store, const struct verify_entries *claims, int64_t since)
+int verify_claims(struct store *store, const struct verify_entries *entries, int64_t since)
 {
-    const struct verify_result *v = claims->verdicts;
+    const struct verify_result *results = entries->verdicts;
 
-    for (size_t i = 0, end; i < claims->count; i = end) {
-        const struct entry_row *first = &v[i].claim;
-        struct calibration found = { 0 };
+    for (size_t table_begin = 0, table_end; table_begin < entries->count; table_begin = table_end) {
+        const struct entry_row *entry = &results[table_begin].claim;
+        struct calibration calibration = { 0 };
         struct standing_row standing;
         int rc;
 
-        for (end = i; end < claims->count && SAME_TABLE(&v[end].claim, first); end++)
-            if (!entry_is(&v[end].claim, ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND) &&
-                !plan_is_default(&v[end].claim.plan, &v[end].shape))
-                calibration_add(&found, &v[end].claim.gain, 1, &v[end].now);
-        rc = store_standing_get(store, first->cluster, first->shape, first->window, &standing);
+        for (table_end = table_begin;
+             table_end < entries->count && SAME_TABLE(&results[table_end].claim, entry);
+             table_end++)
+            if (!entry_is(&results[table_end].claim,
+                          ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND) &&
+                !plan_is_default(&results[table_end].claim.plan, &results[table_end].shape))
+                calibration_add(&calibration, &results[table_end].claim.gain, 1,
+                                &results[table_end].now);
+        rc = store_standing_get(store, entry->cluster, entry->shape, entry->window, &standing);
         if (rc < 0)
             return rc;
         if (rc || !standing.run || standing.decided_s < since ||
-            !calibration_is_too_sure(&found, 1))
+            !calibration_is_too_sure(&calibration, 1))
             continue;
-        standing.decided_s = since - 1; /* earlier than the verified entries: no longer confirmed */
+        /* standing_is_current() now finds entries that were decided later.  So the gain counts as
+         * no longer confirmed. */
+        standing.decided_s = since - 1;
         TRY(store_standing(store, &standing));
     }
     return OK;
 }
 
-const char *const verify_words[] = { "pending", "earlier", "default", "beats",
-                                     "tie",     "alone",   "refuted", NULL };
-
-struct verify_count verify_count(const struct verify_entries *claims)
+struct verify_count verify_count(const struct verify_entries *entries)
 {
-    struct verify_count n = { 0 };
+    struct verify_count counts = { 0 };
 
-    for (size_t i = 0; i < claims->count; i++) {
-        n.of[claims->verdicts[i].kind]++;
-        n.refuted_earlier += claims->verdicts[i].kind == VERIFY_EARLIER &&
-                             entry_is(&claims->verdicts[i].claim, ENTRY_REFUTED);
+    for (size_t i = 0; i < entries->count; i++) {
+        counts.of[entries->verdicts[i].kind]++;
+        counts.refuted_earlier += entries->verdicts[i].kind == VERIFY_EARLIER &&
+                                  entry_is(&entries->verdicts[i].claim, ENTRY_REFUTED);
     }
-    return n;
+    return counts;
 }
 
-double verify_default_over_table(const struct verify_entries *claims, uint32_t *count)
+double verify_default_over_table(const struct verify_entries *entries, uint32_t *count)
 {
     double log_sum = 0;
 
     *count = 0;
-    for (size_t i = 0; i < claims->count; i++)
-        if (isfinite(claims->verdicts[i].default_over_table)) {
-            log_sum += log(claims->verdicts[i].default_over_table);
+    for (size_t i = 0; i < entries->count; i++)
+        if (isfinite(entries->verdicts[i].default_over_table)) {
+            log_sum += log(entries->verdicts[i].default_over_table);
             ++*count;
         }
     return *count ? exp(log_sum / *count) : (double)NAN;
-}
-
-/* Returns the verdict as the table prints it. */
-static const char *words_of(const struct verify_result *v)
-{
-    switch (v->kind) {
-    case VERIFY_PENDING: return "not reached";
-    case VERIFY_EARLIER: return "refuted before the cut";
-    case VERIFY_DEFAULT: return "the default";
-    case VERIFY_BEATS: return "beats the default";
-    case VERIFY_TIE: return "not slower";
-    case VERIFY_ALONE: return "runs; the default";
-    case VERIFY_REFUTED: break;
-    }
-    return "refuted";
 }
 
 static const struct grid_column columns[] = {
@@ -324,19 +335,21 @@ static const struct grid_column columns[] = {
     { "95 %\nhigh", GRID_POINT }, { "verdict", GRID_LEFT },
 };
 
+/* Adds one row; `columns` lists its cells. */
 static int add_row(const struct verify_result *v, struct grid *grid)
 {
-    uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
+    uint64_t first_capacity = (uint64_t)v->claim.bucket * v->claim.window;
     bool refuted = v->kind == VERIFY_REFUTED || v->kind == VERIFY_EARLIER;
 
     TRY(grid_row(grid, refuted ? INK_BAD : v->kind == VERIFY_BEATS ? INK_GOOD : INK_PLAIN));
     TRY(grid_cell(grid, "%u", v->claim.bucket));
-    TRY(grid_cell(grid, "%" PRIu64 "-%" PRIu64, first, first + v->claim.window - 1));
+    TRY(grid_cell(grid, "%" PRIu64 "-%" PRIu64, first_capacity,
+                  first_capacity + v->claim.window - 1));
     TRY(grid_cell(grid, "%s", PLAN_TEXT(&v->claim.plan)));
     /* An earlier run has replaced the claim by its result. */
     TRY(grid_percent(grid, v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value));
     TRY(grid_gain(grid, &v->now));
-    TRY(grid_cell(grid, "%s%s", words_of(v), v->throttled ? ", disturbed" : ""));
+    TRY(grid_cell(grid, "%s%s", table_words[v->kind], v->throttled ? ", disturbed" : ""));
     return *v->why ? grid_note(grid, v->why) : OK;
 }
 
@@ -348,25 +361,27 @@ static bool is_shown(const struct verify_result *v)
 }
 
 /* Prints how many entries of each layer were not reached. */
-static void print_left_out(const struct verify_entries *claims, FILE *to)
+static void print_left_out(const struct verify_entries *entries, FILE *to)
 {
-    const struct verify_result *v = claims->verdicts;
+    const struct verify_result *results = entries->verdicts;
 
-    for (size_t i = 0, end; i < claims->count; i = end) {
-        uint32_t left = 0;
+    for (size_t i = 0, end; i < entries->count; i = end) {
+        uint32_t left_out = 0;
 
-        for (end = i; end < claims->count && v[end].claim.shape == v[i].claim.shape; end++)
-            left += v[end].kind == VERIFY_PENDING;
-        if (left)
-            fprintf(to, "left out  %u of %zu of %s\n", left, end - i, SHAPE_TEXT(&v[i].shape));
+        for (end = i; end < entries->count && results[end].claim.shape == results[i].claim.shape;
+             end++)
+            left_out += results[end].kind == VERIFY_PENDING;
+        if (left_out)
+            fprintf(to, "left out  %u of %zu of %s\n", left_out, end - i,
+                    SHAPE_TEXT(&results[i].shape));
     }
 }
 
 /* Prints how the default plan's steps compare with those of the table, which keeps its scale. */
-static void print_speed(const struct verify_entries *claims, FILE *to)
+static void print_speed(const struct verify_entries *entries, FILE *to)
 {
     uint32_t count;
-    double ratio = verify_default_over_table(claims, &count);
+    double ratio = verify_default_over_table(entries, &count);
 
     if (count)
         fprintf(to,
@@ -375,21 +390,22 @@ static void print_speed(const struct verify_entries *claims, FILE *to)
                 ratio);
 }
 
-int verify_table(struct store *store, const struct verify_entries *claims, FILE *to)
+int verify_table(struct store *store, const struct verify_entries *entries, FILE *to)
 {
-    const struct verify_result *v = claims->verdicts;
-    struct verify_count n = verify_count(claims);
+    const struct verify_result *results = entries->verdicts;
+    struct verify_count counts = verify_count(entries);
 
-    for (size_t i = 0, end; i < claims->count; i = end) { /* layer by layer */
+    for (size_t i = 0, end; i < entries->count; i = end) { /* layer by layer */
         struct grid grid = GRID_OF(columns);
         int rc = OK;
 
         /* An entry of the default plan compares nothing; the totals count it. */
-        for (end = i; end < claims->count && v[end].claim.shape == v[i].claim.shape; end++)
-            if (!rc && is_shown(&v[end]) && v[end].kind != VERIFY_DEFAULT)
-                rc = add_row(&v[end], &grid);
+        for (end = i; end < entries->count && results[end].claim.shape == results[i].claim.shape;
+             end++)
+            if (!rc && is_shown(&results[end]) && results[end].kind != VERIFY_DEFAULT)
+                rc = add_row(&results[end], &grid);
         if (!rc && grid.row_count)
-            rc = tables_heading(store, v[i].claim.cluster, v[i].claim.shape, to);
+            rc = tables_heading(store, results[i].claim.cluster, results[i].claim.shape, to);
         if (!rc && grid.row_count) {
             fprintf(to, "\n");
             grid_print(&grid, to);
@@ -400,18 +416,18 @@ int verify_table(struct store *store, const struct verify_entries *claims, FILE 
     }
     fprintf(to,
             "entries   %zu: %u beat the default, %u are not slower, %u are the default, %u refuted",
-            claims->count, n.of[VERIFY_BEATS], n.of[VERIFY_TIE], n.of[VERIFY_DEFAULT],
-            n.of[VERIFY_REFUTED]);
-    if (n.of[VERIFY_ALONE])
-        fprintf(to, "; %u run where the default does not", n.of[VERIFY_ALONE]);
-    if (n.of[VERIFY_EARLIER])
-        fprintf(to, "; %u before the cut, %u of them refuted", n.of[VERIFY_EARLIER],
-                n.refuted_earlier);
-    if (n.of[VERIFY_PENDING])
-        fprintf(to, "; %u not reached", n.of[VERIFY_PENDING]);
+            entries->count, counts.of[VERIFY_BEATS], counts.of[VERIFY_TIE],
+            counts.of[VERIFY_DEFAULT], counts.of[VERIFY_REFUTED]);
+    if (counts.of[VERIFY_ALONE])
+        fprintf(to, "; %u run where the default does not", counts.of[VERIFY_ALONE]);
+    if (counts.of[VERIFY_EARLIER])
+        fprintf(to, "; %u before the cut, %u of them refuted", counts.of[VERIFY_EARLIER],
+                counts.refuted_earlier);
+    if (counts.of[VERIFY_PENDING])
+        fprintf(to, "; %u not reached", counts.of[VERIFY_PENDING]);
     fprintf(to, "\n");
-    print_left_out(claims, to);
-    print_speed(claims, to);
+    print_left_out(entries, to);
+    print_speed(entries, to);
     return OK;
 }
 
@@ -433,12 +449,12 @@ static void print_object(const struct verify_result *v, FILE *to)
     fprintf(to, "}");
 }
 
-void verify_json(const struct verify_entries *claims, FILE *to)
+void verify_json(const struct verify_entries *entries, FILE *to)
 {
     fprintf(to, "[");
-    for (size_t i = 0; i < claims->count; i++) {
+    for (size_t i = 0; i < entries->count; i++) {
         fprintf(to, "%s\n ", i ? "," : "");
-        print_object(&claims->verdicts[i], to);
+        print_object(&entries->verdicts[i], to);
     }
     fprintf(to, "\n]");
 }

@@ -13,7 +13,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { CLAIMED, PLANS_MAX = 3 };
+/* The arms: the plan of the entry, then the default plan if it is another one, then the challenger.
+ */
+enum { ENTRY_ARM, PLANS_MAX = 3 };
 
 /* One of two contests that share their samples: the plan against the default plan, and the
  * challenger against the plan. */
@@ -27,12 +29,12 @@ struct question {
 struct verified_bucket {
     struct campaign *campaign;
     const struct verify_terms *terms;
-    struct verify_result *verdict;
+    struct verify_result *result;
     struct moe_plan arms[PLANS_MAX]; /* the first one is the entry's */
     int default_arm, challenger;     /* arms; challenger -1: none */
     struct dictionary dictionary;
     struct bucket bucket;
-    struct question over_default, over_claim;
+    struct question over_default, over_entry;
 };
 
 static struct attempt *attempt_of(const struct verified_bucket *vb, int arm)
@@ -69,13 +71,13 @@ const struct moe_plan *verify_challenger(const struct entry_row *e, const struct
 /* Lists the plans, and prepares the bucket. */
 static void list_plans(struct verified_bucket *vb)
 {
-    const struct entry_row *e = &vb->verdict->claim;
-    const struct moe_shape *shape = &vb->verdict->shape;
+    const struct entry_row *e = &vb->result->claim;
+    const struct moe_shape *shape = &vb->result->shape;
     const struct moe_plan *challenger = verify_challenger(e, shape);
     int count = 1;
 
-    vb->arms[CLAIMED] = plan_canonical(e->plan, shape);
-    vb->default_arm = plan_is_default(&vb->arms[CLAIMED], shape) ? CLAIMED : count++;
+    vb->arms[ENTRY_ARM] = plan_canonical(e->plan, shape);
+    vb->default_arm = plan_is_default(&vb->arms[ENTRY_ARM], shape) ? ENTRY_ARM : count++;
     vb->arms[vb->default_arm] = plan_default(shape);
     vb->challenger = challenger ? count++ : -1;
     if (challenger)
@@ -89,7 +91,7 @@ static void list_plans(struct verified_bucket *vb)
                                           .arms = vb->arms,
                                           .arm_count = (size_t)count,
                                           .default_arm = vb->default_arm };
-    memcpy(vb->dictionary.load, vb->verdict->load, sizeof(vb->dictionary.load));
+    memcpy(vb->dictionary.load, vb->result->load, sizeof(vb->dictionary.load));
     bucket_init(&vb->bucket, &vb->dictionary, e->bucket);
     vb->bucket.capacity = e->capacity; /* an imported table may have another capacity */
 }
@@ -99,10 +101,10 @@ static void list_plans(struct verified_bucket *vb)
 /* Rules out a plan that is not legal for this layer, or needs too much memory. */
 static int rule_out(struct verified_bucket *vb)
 {
-    struct attempt *claimed = attempt_of(vb, CLAIMED);
+    struct attempt *claimed = attempt_of(vb, ENTRY_ARM);
     int64_t limit = vb->terms->memory_limit_bytes;
 
-    if (!vb->arms[CLAIMED].struct_size || !plan_legal(&vb->arms[CLAIMED], &vb->verdict->shape)) {
+    if (!vb->arms[ENTRY_ARM].struct_size || !plan_legal(&vb->arms[ENTRY_ARM], &vb->result->shape)) {
         claimed->usable = false;
         claimed->trial.state = TRIAL_FAILED;
         snprintf(claimed->trial.message, sizeof(claimed->trial.message),
@@ -113,7 +115,7 @@ static int rule_out(struct verified_bucket *vb)
 
         if (!is_usable(vb, arm))
             continue;
-        bytes = account_alone(&vb->verdict->shape, &vb->terms->machine, &vb->arms[arm],
+        bytes = account_alone(&vb->result->shape, &vb->terms->machine, &vb->arms[arm],
                               vb->bucket.capacity);
         if (bytes > limit)
             TRY(attempt_rule_out(vb->campaign, attempt_of(vb, arm), bytes, limit));
@@ -125,17 +127,17 @@ static int rule_out(struct verified_bucket *vb)
  */
 static int load_samples(struct verified_bucket *vb)
 {
-    const struct bucket_key *k = &vb->bucket.key;
-    bool resumed = false;
+    const struct bucket_key *key = &vb->bucket.key;
+    bool is_continued = false;
 
     TRY(bucket_load(&vb->bucket));
     for (int arm = 0; arm < (int)vb->dictionary.arm_count; arm++) {
-        const struct trial_row *t = &attempt_of(vb, arm)->trial;
+        const struct trial_row *trial = &attempt_of(vb, arm)->trial;
 
-        resumed |= t->id && t->run >= vb->terms->first_run;
+        is_continued |= trial->id && trial->run >= vb->terms->first_run;
     }
-    if (!resumed) {
-        TRY(store_forget(vb->campaign->store, k->cluster, k->shape, k->window, k->bucket,
+    if (!is_continued) {
+        TRY(store_forget(vb->campaign->store, key->cluster, key->shape, key->window, key->bucket,
                          SAMPLE_VERIFY, SAMPLE_VERIFY));
         vb->bucket.sample_count = 0;
     }
@@ -182,18 +184,19 @@ static void open_questions(struct verified_bucket *vb)
     struct question *q = &vb->over_default;
     int count = 0, holder = -1;
 
-    if (is_usable(vb, CLAIMED))
-        q->arms[count++] = CLAIMED;
+    if (is_usable(vb, ENTRY_ARM))
+        q->arms[count++] = ENTRY_ARM;
     if (is_usable(vb, vb->default_arm)) {
-        holder = vb->default_arm == CLAIMED ? 0 : count;
+        holder = vb->default_arm == ENTRY_ARM ? 0 : count;
         q->arms[holder] = vb->default_arm;
-        count += vb->default_arm != CLAIMED;
+        count += vb->default_arm != ENTRY_ARM;
     }
-    question_open(vb, q, count, holder, is_usable(vb, CLAIMED));
-    q = &vb->over_claim;
+    question_open(vb, q, count, holder, is_usable(vb, ENTRY_ARM));
+    q = &vb->over_entry;
     q->arms[0] = vb->challenger;
-    q->arms[1] = CLAIMED;
-    question_open(vb, q, is_usable(vb, CLAIMED) && is_usable(vb, vb->challenger) ? 2 : 0, 1, false);
+    q->arms[1] = ENTRY_ARM;
+    question_open(vb, q, is_usable(vb, ENTRY_ARM) && is_usable(vb, vb->challenger) ? 2 : 0, 1,
+                  false);
 }
 
 /* Returns whether the contest has two plans and came to this decision. */
@@ -206,16 +209,17 @@ static bool question_says(const struct question *q, enum contest_decision how)
  * first, so that their rounds stay close in time. */
 static int next_arm(const struct verified_bucket *vb)
 {
-    const struct question *a = &vb->over_default, *b = &vb->over_claim;
-    int i = a->count ? contest_next(&a->contest) : CONTEST_DONE;
-    int k = b->count ? contest_next(&b->contest) : CONTEST_DONE;
+    const struct question *over_default = &vb->over_default, *over_entry = &vb->over_entry;
+    int default_next = over_default->count ? contest_next(&over_default->contest) : CONTEST_DONE;
+    int entry_next = over_entry->count ? contest_next(&over_entry->contest) : CONTEST_DONE;
 
-    if (i == CONTEST_DONE && question_says(a, CONTEST_DEFAULT))
+    if (default_next == CONTEST_DONE && question_says(over_default, CONTEST_DEFAULT))
         return -1;
-    if (k != CONTEST_DONE && (i == CONTEST_DONE || contest_verdict(&b->contest).rounds <
-                                                       contest_verdict(&a->contest).rounds))
-        return b->arms[k];
-    return i == CONTEST_DONE ? -1 : a->arms[i];
+    if (entry_next != CONTEST_DONE &&
+        (default_next == CONTEST_DONE || contest_verdict(&over_entry->contest).rounds <
+                                             contest_verdict(&over_default->contest).rounds))
+        return over_entry->arms[entry_next];
+    return default_next == CONTEST_DONE ? -1 : over_default->arms[default_next];
 }
 
 /* Removes a plan that cannot run. */
@@ -234,18 +238,19 @@ static int run_contests(struct verified_bucket *vb)
 
     open_questions(vb);
     while ((arm = next_arm(vb)) >= 0) {
-        struct attempt *a = attempt_of(vb, arm);
+        struct attempt *attempt = attempt_of(vb, arm);
 
         if (campaign_over(vb->campaign))
             return ERR_CUT;
-        TRY(attempt_step(vb->campaign, a, SAMPLE_VERIFY, bucket_count(&vb->bucket, arm), &step));
+        TRY(attempt_step(vb->campaign, attempt, SAMPLE_VERIFY, bucket_count(&vb->bucket, arm),
+                         &step));
         if (!step.ns) {
             question_drop(&vb->over_default, arm);
-            question_drop(&vb->over_claim, arm);
+            question_drop(&vb->over_entry, arm);
         } else if (step.counts) {
             TRY(bucket_remember(&vb->bucket, arm, SAMPLE_VERIFY, step.ns));
             question_tell(&vb->over_default, arm, step.ns);
-            question_tell(&vb->over_claim, arm, step.ns);
+            question_tell(&vb->over_entry, arm, step.ns);
         }
     }
     return OK;
@@ -256,55 +261,55 @@ static int run_contests(struct verified_bucket *vb)
 /* Returns whether the challenger has beaten the entry's plan. */
 static bool is_outrun(const struct verified_bucket *vb)
 {
-    return question_says(&vb->over_claim, CONTEST_ADOPTED);
+    return question_says(&vb->over_entry, CONTEST_ADOPTED);
 }
 
-static void explain_failure(const struct attempt *a, struct verify_result *v)
+static void explain_failure(const struct attempt *attempt, struct verify_result *result)
 {
-    const struct trial_row *t = &a->trial;
+    const struct trial_row *trial = &attempt->trial;
 
-    text_put(v->why, sizeof(v->why), "%s%s%s", trial_state_words[t->state], *t->message ? ": " : "",
-             t->message);
+    text_put(result->why, sizeof(result->why), "%s%s%s", trial_state_words[trial->state],
+             *trial->message ? ": " : "", trial->message);
 }
 
-/* Sets the verdict, and its reason. */
-static void judge(const struct verified_bucket *vb, const struct contest_verdict *found)
+/* Sets the kind of the result, and its reason. */
+static void set_kind(const struct verified_bucket *vb, const struct contest_verdict *verdict)
 {
-    struct verify_result *v = vb->verdict;
-    struct gain by;
+    struct verify_result *result = vb->result;
+    struct gain challenger_gain;
 
-    v->rounds = found->rounds;
-    v->kind = VERIFY_REFUTED;
-    if (!is_usable(vb, CLAIMED)) {
-        explain_failure(attempt_of(vb, CLAIMED), v);
+    result->rounds = verdict->rounds;
+    result->kind = VERIFY_REFUTED;
+    if (!is_usable(vb, ENTRY_ARM)) {
+        explain_failure(attempt_of(vb, ENTRY_ARM), result);
         return;
     }
-    v->now = found->challenge;
+    result->now = verdict->challenge;
     if (is_outrun(vb)) {
-        by = contest_verdict(&vb->over_claim.contest).challenge;
-        text_put(v->why, sizeof(v->why), "%s is %.1f %% faster%s",
-                 PLAN_TEXT(&vb->arms[vb->challenger]), 100 * by.value,
-                 INTERVAL_TEXT("%.1f %%", 100 * by.low, 100 * by.high));
+        challenger_gain = contest_verdict(&vb->over_entry.contest).challenge;
+        text_put(result->why, sizeof(result->why), "%s is %.1f %% faster%s",
+                 PLAN_TEXT(&vb->arms[vb->challenger]), 100 * challenger_gain.value,
+                 INTERVAL_TEXT("%.1f %%", 100 * challenger_gain.low, 100 * challenger_gain.high));
         return;
     }
-    switch (found->decision) {
+    switch (verdict->decision) {
     case CONTEST_ADOPTED:
-        v->kind = VERIFY_BEATS;
+        result->kind = VERIFY_BEATS;
         if (!is_usable(vb, vb->default_arm)) {
-            v->kind = VERIFY_ALONE;
-            explain_failure(attempt_of(vb, vb->default_arm), v);
+            result->kind = VERIFY_ALONE;
+            explain_failure(attempt_of(vb, vb->default_arm), result);
         }
         break;
     case CONTEST_DEFAULT:
-        if (vb->default_arm == CLAIMED)
-            v->kind = VERIFY_DEFAULT;
+        if (vb->default_arm == ENTRY_ARM)
+            result->kind = VERIFY_DEFAULT;
         else
-            text_put(v->why, sizeof(v->why), "%.1f %% slower than the default%s",
-                     -100 * v->now.value,
-                     INTERVAL_TEXT("%.1f %%", -100 * v->now.high, -100 * v->now.low));
+            text_put(result->why, sizeof(result->why), "%.1f %% slower than the default%s",
+                     -100 * result->now.value,
+                     INTERVAL_TEXT("%.1f %%", -100 * result->now.high, -100 * result->now.low));
         break;
     case CONTEST_TIE:
-    case CONTEST_INCUMBENT: v->kind = VERIFY_TIE;
+    case CONTEST_INCUMBENT: result->kind = VERIFY_TIE;
     }
 }
 
@@ -314,7 +319,7 @@ static int refute_entry(struct verified_bucket *vb, struct entry_row *e)
 {
     char why[64];
 
-    text_put(why, sizeof(why), is_outrun(vb) ? "verify: %s" : "verify", vb->verdict->why);
+    text_put(why, sizeof(why), is_outrun(vb) ? "verify: %s" : "verify", vb->result->why);
     return ledger_refute(vb->campaign->store, e,
                          is_outrun(vb) ? e->plan : vb->arms[vb->default_arm], why);
 }
@@ -323,7 +328,7 @@ static int refute_entry(struct verified_bucket *vb, struct entry_row *e)
  * Entries that did not come from this table's rounds do not count. */
 static int remember_outcome(const struct verified_bucket *vb)
 {
-    const struct entry_row *e = &vb->verdict->claim;
+    const struct entry_row *e = &vb->result->claim;
     struct standing_row standing;
     struct verification_row row = { .cluster = e->cluster,
                                     .shape = e->shape,
@@ -331,15 +336,15 @@ static int remember_outcome(const struct verified_bucket *vb)
                                     .window = e->window,
                                     .bucket = e->bucket,
                                     .claim = e->gain,
-                                    .found = vb->verdict->now,
+                                    .found = vb->result->now,
                                     .decided_s = time(NULL) };
     int rc = store_standing_get(vb->campaign->store, e->cluster, e->shape, e->window, &standing);
 
     if (rc)
         return rc < 0 ? rc : OK;
     if (!e->run || e->run != standing.run || !standing.decided_s ||
-        entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND) || vb->default_arm == CLAIMED ||
-        strcmp(e->load, vb->verdict->load) != 0 || isnan(row.found.value) ||
+        entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND) || vb->default_arm == ENTRY_ARM ||
+        strcmp(e->load, vb->result->load) != 0 || isnan(row.found.value) ||
         !isfinite(e->gain.low) || !isfinite(e->gain.high))
         return OK;
     row.kappa = standing.kappa;
@@ -348,96 +353,97 @@ static int remember_outcome(const struct verified_bucket *vb)
 
 /* What the table saves as a whole stays confirmed if the entry keeps its plan, under the load that
  * it was tuned under. */
-static int update_standing(const struct verified_bucket *vb, const struct entry_row *now)
+static int update_standing(const struct verified_bucket *vb, const struct entry_row *entry)
 {
-    const struct verify_result *v = vb->verdict;
+    const struct verify_result *result = vb->result;
     struct store *store = vb->campaign->store;
     struct standing_row standing;
-    bool current, holds = v->kind != VERIFY_REFUTED && v->kind != VERIFY_ALONE &&
-                          !entry_is(&v->claim, ENTRY_OPEN & ~ENTRY_INFERRED) &&
-                          !strcmp(v->claim.load, now->load) &&
-                          plan_equal(&v->claim.plan, &now->plan);
-    int rc = store_standing_get(store, now->cluster, now->shape, now->window, &standing);
+    bool current, keeps_gain = result->kind != VERIFY_REFUTED && result->kind != VERIFY_ALONE &&
+                               !entry_is(&result->claim, ENTRY_OPEN & ~ENTRY_INFERRED) &&
+                               !strcmp(result->claim.load, entry->load) &&
+                               plan_equal(&result->claim.plan, &entry->plan);
+    int rc = store_standing_get(store, entry->cluster, entry->shape, entry->window, &standing);
 
     if (rc || !standing.run) /* a new entry ends an imported one */
         return rc < 0 ? rc : OK;
     TRY(standing_is_current(store, &standing, &current));
-    if (!current || holds == (standing.decided_s >= now->decided_s))
+    if (!current || keeps_gain == (standing.decided_s >= entry->decided_s))
         return OK;
-    standing.decided_s = now->decided_s - !holds;
+    /* An entry that was decided later than the gain of the whole table ends it. */
+    standing.decided_s = keeps_gain ? entry->decided_s : entry->decided_s - 1;
     return store_standing(store, &standing);
 }
 
 /* Returns the factor for the times of this verification.  If all steps are slow today, verified
  * entries must not look slower than their neighbours, which keep their times.  So the default plan
  * takes as long as the table says, unless the entry is stale or has another load. */
-static double scale_of(struct verify_result *v, const struct contest_verdict *found)
+static double scale_of(struct verify_result *result, const struct contest_verdict *verdict)
 {
-    const struct entry_row *e = &v->claim;
-    double ratio = found->default_ns * 1e-3 / e->default_us;
+    const struct entry_row *e = &result->claim;
+    double ratio = verdict->default_ns * 1e-3 / e->default_us;
 
-    if (entry_is(e, ENTRY_STALE) || strcmp(e->load, v->load) != 0 ||
+    if (entry_is(e, ENTRY_STALE) || strcmp(e->load, result->load) != 0 ||
         !(ratio > 0 && isfinite(ratio)))
         return 1;
-    v->default_over_table = ratio;
+    result->default_over_table = ratio;
     return 1 / ratio;
 }
 
 /* Writes the entry, or refutes it. */
 static int write_outcome(struct verified_bucket *vb)
 {
-    struct contest_verdict found = contest_verdict(&vb->over_default.contest);
-    struct verify_result *v = vb->verdict;
-    struct entry_row entry = v->claim;
-    double scale = scale_of(v, &found), now;
+    struct contest_verdict verdict = contest_verdict(&vb->over_default.contest);
+    struct verify_result *result = vb->result;
+    struct entry_row entry = result->claim;
+    double scale = scale_of(result, &verdict), other_us;
 
-    judge(vb, &found);
-    entry.time_us = found.median_ns * 1e-3 * scale;
-    entry.low_us = found.low_ns * 1e-3 * scale;
-    entry.high_us = found.high_ns * 1e-3 * scale;
-    entry.default_us = found.default_ns * 1e-3 * scale;
-    entry.gain = found.gain;
+    set_kind(vb, &verdict);
+    entry.time_us = verdict.median_ns * 1e-3 * scale;
+    entry.low_us = verdict.low_ns * 1e-3 * scale;
+    entry.high_us = verdict.high_ns * 1e-3 * scale;
+    entry.default_us = verdict.default_ns * 1e-3 * scale;
+    entry.gain = verdict.gain;
     /* The other plan stays as much slower than this one as it was. */
-    now = entry.other_us * entry.time_us / v->claim.time_us;
-    entry.other_us = now > 0 && isfinite(now) ? now : 0;
+    other_us = entry.other_us * entry.time_us / result->claim.time_us;
+    entry.other_us = other_us > 0 && isfinite(other_us) ? other_us : 0;
     if (!(entry.other_us > 0))
         entry.other = (struct moe_plan){ 0 };
-    v->throttled = entry.throttled = 0;
+    result->throttled = entry.throttled = 0;
     for (int arm = 0; arm < (int)vb->dictionary.arm_count; arm++)
-        v->throttled += attempt_of(vb, arm)->throttled;
-    entry.samples = found.rounds * (uint32_t)vb->over_default.count;
+        result->throttled += attempt_of(vb, arm)->throttled;
+    entry.samples = verdict.rounds * (uint32_t)vb->over_default.count;
     for (int i = 0; i < vb->over_default.count; i++)
         entry.throttled += attempt_of(vb, vb->over_default.arms[i])->throttled;
-    memcpy(entry.load, v->load, sizeof(entry.load));
+    memcpy(entry.load, result->load, sizeof(entry.load));
     entry.run = vb->campaign->run.row.id;
     entry.decided_s = time(NULL);
-    if (v->kind != VERIFY_REFUTED || is_outrun(vb))
-        ledger_weigh(&v->shape, &v->claim, &entry);
-    if (!*v->why && !plan_equal(&entry.plan, &v->claim.plan))
-        snprintf(v->why, sizeof(v->why), "nor faster: the default plan takes its place");
+    if (result->kind != VERIFY_REFUTED || is_outrun(vb))
+        ledger_weigh(&result->shape, &result->claim, &entry);
+    if (!*result->why && !plan_equal(&entry.plan, &result->claim.plan))
+        snprintf(result->why, sizeof(result->why), "nor faster: the default plan takes its place");
     TRY(remember_outcome(vb));
     TRY(update_standing(vb, &entry));
-    return v->kind == VERIFY_REFUTED ? refute_entry(vb, &entry)
-                                     : ledger_confirm(vb->campaign->store, &entry);
+    return result->kind == VERIFY_REFUTED ? refute_entry(vb, &entry)
+                                          : ledger_confirm(vb->campaign->store, &entry);
 }
 
 int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
-                 struct verify_result *verdict)
+                 struct verify_result *result)
 {
-    struct verified_bucket vb = { .campaign = campaign, .terms = terms, .verdict = verdict };
+    struct verified_bucket vb = { .campaign = campaign, .terms = terms, .result = result };
     int rc;
 
     list_plans(&vb);
     rc = load_samples(&vb);
     if (!rc) {
-        bool ran = is_usable(&vb, CLAIMED);
+        bool entry_plan_ran = is_usable(&vb, ENTRY_ARM);
 
         rc = run_contests(&vb);
-        if (!rc && ran &&
-            !is_usable(&vb, CLAIMED)) /* it failed meanwhile: time the default alone */
+        if (!rc && entry_plan_ran &&
+            !is_usable(&vb, ENTRY_ARM)) /* it failed meanwhile: time the default alone */
             rc = run_contests(&vb);
-        /* A failure is a verdict even if time is up. */
-        if (rc == ERR_CUT && !is_usable(&vb, CLAIMED))
+        /* A failure is a result even if time is up. */
+        if (rc == ERR_CUT && !is_usable(&vb, ENTRY_ARM))
             rc = OK;
     }
     if (!rc)
