@@ -30,7 +30,7 @@ static void add_gpu(struct gpus *gpus, int ordinal)
 }
 
 /* Writes why no GPU works. */
-static void explain(struct gpus *gpus, cudaError_t code)
+static void explain_no_gpu(struct gpus *gpus, cudaError_t code)
 {
     if (!gpus->driver)
         snprintf(gpus->why, sizeof(gpus->why), "no GPU answers: there is no NVIDIA driver");
@@ -61,7 +61,7 @@ void cuda_gpus(struct gpus *out)
         out->blas = 1000 * major + 10 * minor;
     for (int i = 0; i < out->count; i++)
         for (int j = 0; j < out->count; j++) {
-            int reaches = i == j;
+            int reaches = i == j; /* a GPU reaches itself */
 
             if (i != j)
                 (void)cudaDeviceCanAccessPeer(&reaches, i, j);
@@ -70,23 +70,23 @@ void cuda_gpus(struct gpus *out)
     if (*out->why)
         out->count = 0; /* ranks take GPUs by their numbers, so all must be usable */
     else if (!out->count)
-        explain(out, code);
+        explain_no_gpu(out, code);
     (void)cudaGetLastError(); /* so that later calls do not report an error of these */
 }
 
 int cuda_gpus_copies_beside(void)
 {
-    int own = cuda_gpus_own();
+    int own_gpu = cuda_gpus_own();
     bool beside;
 
-    if (own < 0 || CUDA(cudaSetDevice(own)) || cuda_copies_beside(&beside))
+    if (own_gpu < 0 || CUDA(cudaSetDevice(own_gpu)) || cuda_copies_beside(&beside))
         return -1;
     return beside;
 }
 
 int cuda_gpus_own(void)
 {
-    int own = -1;
+    int own_gpu = -1;
 
-    return cuda_choose(-1, &own) ? -1 : own;
+    return cuda_choose(-1, &own_gpu) ? -1 : own_gpu;
 }

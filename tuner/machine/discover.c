@@ -9,16 +9,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { DISCOVER_MS = 60000 };
+/* How long ranks may take to describe their hosts, and how often the skew is measured. */
+enum { DISCOVER_MS = 60000, SKEW_TRIES = 5 };
 
-/* Measures by how much the ranks' dates differ when they leave a barrier; takes the least of five
- * tries. */
+/* Measures by how much the ranks' dates differ when they leave a barrier; takes the least of
+ * SKEW_TRIES tries. */
 static int measure_skew(struct world *world, int64_t *skew_us)
 {
     *skew_us = INT64_MAX;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < SKEW_TRIES; i++) {
         struct timespec now;
-        int64_t dates[2];
+        int64_t dates[2]; /* the latest date, and minus the earliest one: both as maxima */
 
         TRY(world_barrier(world));
         clock_gettime(CLOCK_REALTIME, &now);
@@ -35,29 +36,31 @@ int discover(struct world *world, const char *device, uint32_t ranks_per_node,
              struct discovery *out)
 {
     const struct topology *topology = world_topology(world);
-    struct discovery d = { .ranks = (uint32_t)topology->ranks };
+    struct discovery discovery = { .ranks = (uint32_t)topology->ranks };
     struct host_facts *mine = malloc(sizeof(*mine));
     int rc;
 
-    d.facts = malloc(d.ranks * sizeof(*d.facts));
-    rc = world_settle(world, mine && d.facts ? OK : fail(ERR_NOMEM, "%u ranks", d.ranks));
+    discovery.facts = malloc(discovery.ranks * sizeof(*discovery.facts));
+    rc = world_settle(world,
+                      mine && discovery.facts ? OK : fail(ERR_NOMEM, "%u ranks", discovery.ranks));
     if (!rc)
         rc = gpus_agree_device(world, device, &device);
     if (!rc)
         machine_facts(device, mine);
     if (!rc)
-        rc = world_gather(world, mine, d.facts, sizeof(*mine));
+        rc = world_gather(world, mine, discovery.facts, sizeof(*mine));
     if (!rc)
-        rc = measure_skew(world, &d.clock_skew_us);
+        rc = measure_skew(world, &discovery.clock_skew_us);
     free(mine);
     if (rc) {
-        discovery_free(&d);
+        discovery_free(&discovery);
         return rc;
     }
-    d.cluster = machine_compose(
-        d.facts, d.ranks, ranks_per_node ? ranks_per_node : (uint32_t)topology->ranks_per_node);
-    d.cluster.ranks_per_rack = (uint32_t)topology->ranks_per_rack;
-    *out = d;
+    discovery.cluster =
+        machine_compose(discovery.facts, discovery.ranks,
+                        ranks_per_node ? ranks_per_node : (uint32_t)topology->ranks_per_node);
+    discovery.cluster.ranks_per_rack = (uint32_t)topology->ranks_per_rack;
+    *out = discovery;
     return OK;
 }
 
@@ -87,22 +90,28 @@ static const struct comparison {
 };
 enum { COMPARISONS = sizeof(comparisons) / sizeof(comparisons[0]) };
 
+static const char *fact_text(const struct host_facts *facts, const struct comparison *comparison)
+{
+    return (const char *)facts + comparison->offset;
+}
+
 int discovery_check(const struct discovery *d)
 {
     int rc = OK;
 
     for (int k = 0; k < COMPARISONS; k++) {
         const struct comparison *c = &comparisons[k];
-        const char *first = (const char *)&d->facts[0] + c->offset, *here = first;
+        const char *first_text = fact_text(&d->facts[0], c);
         uint32_t i = 1;
 
-        while (i < d->ranks && !strcmp(first, here = (const char *)&d->facts[i] + c->offset))
+        while (i < d->ranks && !strcmp(first_text, fact_text(&d->facts[i], c)))
             i++;
         if (i == d->ranks)
             continue;
         /* The first host that differs is enough to know what to do. */
         note("hosts differ in their %s: %s has \"%s\", %s has \"%s\"", c->name, d->facts[0].host,
-             TEXT_SHORT(first, 200), d->facts[i].host, TEXT_SHORT(here, 200));
+             TEXT_SHORT(first_text, 200), d->facts[i].host,
+             TEXT_SHORT(fact_text(&d->facts[i], c), 200));
         if (c->fatal)
             rc = ERR_LAUNCH;
     }
@@ -114,17 +123,18 @@ int discovery_check(const struct discovery *d)
 void discovery_print_hosts(const struct discovery *discovery, FILE *to)
 {
     for (uint32_t i = 0; i < discovery->ranks;) {
-        const struct host_facts *f = &discovery->facts[i];
+        const struct host_facts *facts = &discovery->facts[i];
         uint32_t last = i;
 
-        while (last + 1 < discovery->ranks && !strcmp(discovery->facts[last + 1].host, f->host))
+        while (last + 1 < discovery->ranks && !strcmp(discovery->facts[last + 1].host, facts->host))
             last++;
-        fprintf(to, "# host %s, rank%s %u", f->host, last > i ? "s" : "", i);
+        fprintf(to, "# host %s, rank%s %u", facts->host, last > i ? "s" : "", i);
         if (last > i)
             fprintf(to, "-%u", last);
-        fprintf(to, ": %u core%s (%s), %u GiB, %s, %s\n", f->cores, f->cores == 1 ? "" : "s",
-                *f->caches ? f->caches : "caches unknown", f->memory_gib,
-                *f->network ? f->network : "network unknown", f->gpus);
+        fprintf(to, ": %u core%s (%s), %u GiB, %s, %s\n", facts->cores,
+                facts->cores == 1 ? "" : "s", *facts->caches ? facts->caches : "caches unknown",
+                facts->memory_gib, *facts->network ? facts->network : "network unknown",
+                facts->gpus);
         i = last + 1;
     }
 }
@@ -141,17 +151,18 @@ static int fingerprint_by_ranks(const struct launch_where *where, const char *de
     char *arguments[] = { "moetune",  "fingerprint",      "--ranks-per-node",
                           per_node,   "--ranks-per-rack", per_rack,
                           "--device", (char *)device,     NULL };
-    struct cluster found = cluster_unknown();
+    struct cluster unmeasured = cluster_unknown();
     struct launched ranks;
-    bool whole = true;
+    bool is_complete = true;
     int rc;
 
     snprintf(per_node, sizeof(per_node), "%u", ranks_per_node);
     snprintf(per_rack, sizeof(per_rack), "%u", ranks_per_rack);
     TRY(launch_start(where, arguments, &ranks));
+    /* ERR_LAUNCH: the ranks have ended.  UNSUPPORTED: no line came in time. */
     while ((rc = launch_read(&ranks, DISCOVER_MS, line, sizeof(line))) == OK)
-        whole =
-            whole && strlen(line) < sizeof(line) - 1 && text_add(text, sizeof(text), "%s\n", line);
+        is_complete = is_complete && strlen(line) < sizeof(line) - 1 &&
+                      text_add(text, sizeof(text), "%s\n", line);
     launch_end(&ranks, rc == ERR_LAUNCH, how, sizeof(how));
     if (rc == UNSUPPORTED)
         rc = fail(ERR_LAUNCH,
@@ -159,7 +170,7 @@ static int fingerprint_by_ranks(const struct launch_where *where, const char *de
                   "between them, hangs",
                   DISCOVER_MS / 1000);
     else
-        rc = *text && whole ? OK : fail(ERR_LAUNCH, "the ranks did not start: %s", how);
+        rc = *text && is_complete ? OK : fail(ERR_LAUNCH, "the ranks did not start: %s", how);
     if (!rc)
         rc = cluster_parse(text, "what the ranks print", out);
     if (rc) {
@@ -168,8 +179,8 @@ static int fingerprint_by_ranks(const struct launch_where *where, const char *de
     }
     /* The ranks' database may have measured the model's numbers; the caller uses its own database.
      */
-    found.memory_gib = out->memory_gib;
-    cluster_take_model(out, &found);
+    unmeasured.memory_gib = out->memory_gib;
+    cluster_take_model(out, &unmeasured);
     return OK;
 }
 

@@ -88,6 +88,7 @@ void doctor_database(const char *path, struct findings *out)
     };
     static const struct judgement full = { FINDING_WRONG, "tune stops at its first write",
                                            "free some space, or --db on another disk" };
+    enum { FREE_MIB_LEAST = 64 };
     char folder[PATH_MAX];
     struct statfs fs;
     uint64_t mib;
@@ -107,7 +108,7 @@ void doctor_database(const char *path, struct findings *out)
     else
         findings_add(out, all_is_fine, "database: %s is on a local file system", folder);
     mib = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >> 20;
-    findings_add(out, mib < 64 ? full : all_is_fine, "database: %llu MiB free in %s",
+    findings_add(out, mib < FREE_MIB_LEAST ? full : all_is_fine, "database: %llu MiB free in %s",
                  (unsigned long long)mib, folder);
 }
 
@@ -129,7 +130,13 @@ static bool read_busy_seconds(double *seconds)
     return known;
 }
 
-enum { LOAD_PERCENT_MOST = 25 };
+/* Above these limits a finding is a note, or is wrong. */
+enum {
+    LOAD_PERCENT_MOST = 25,
+    GPU_BUSY_PERCENT = 5,
+    CLOCK_SKEW_US = 1000000,
+    COLLECTIVE_NS = 1000000
+};
 
 /* Measures the load of other programs, as a share of the cores.  The first figure of loadavg covers
  * a minute, in which moetune itself may have run.  Where it is high, only cores that work while
@@ -137,7 +144,7 @@ enum { LOAD_PERCENT_MOST = 25 };
 static double measure_load(void)
 {
     enum { WATCH_US = 400000 };
-    double load = 0, before, after;
+    double load = 0, busy_before_s, busy_after_s;
     FILE *file = fopen("/proc/loadavg", "r");
     int64_t begin_ns;
 
@@ -146,10 +153,11 @@ static double measure_load(void)
     if (file)
         fclose(file);
     begin_ns = host_clock_ns();
-    if (load * 100 > LOAD_PERCENT_MOST * allowance_cores() && read_busy_seconds(&before)) {
+    if (load * 100 > LOAD_PERCENT_MOST * allowance_cores() && read_busy_seconds(&busy_before_s)) {
         usleep(WATCH_US);
-        if (read_busy_seconds(&after))
-            load = fmin(load, (after - before) / ((double)(host_clock_ns() - begin_ns) * 1e-9));
+        if (read_busy_seconds(&busy_after_s))
+            load = fmin(load, (busy_after_s - busy_before_s) /
+                                  ((double)(host_clock_ns() - begin_ns) * 1e-9));
     }
     return load / allowance_cores();
 }
@@ -270,8 +278,8 @@ static void check_host(bool on_gpus, uint32_t ranks, const struct condition *c, 
     const char *rank_s = ranks == 1 ? "" : "s", *core_s = c->cores == 1 ? "" : "s";
     uint32_t cores = (uint32_t)c->cores;
     double busy_cores = c->load * c->cores;
-    struct judgement room = all_is_fine;
-    bool steady = !strcmp(c->governor, "performance") || !strcmp(c->governor, "none");
+    struct judgement core_judgement = all_is_fine;
+    bool is_steady = !strcmp(c->governor, "performance") || !strcmp(c->governor, "none");
 
     /* The core of a rank that computes on a GPU does nothing but queue kernels and wait. */
     if (on_gpus) {
@@ -282,15 +290,15 @@ static void check_host(bool on_gpus, uint32_t ranks, const struct condition *c, 
         return;
     }
     if (ranks > cores)
-        room = shared;
+        core_judgement = shared;
     else if (2 * ranks > cores)
-        room = crowded;
+        core_judgement = crowded;
     if (ranks)
-        findings_add(out, room, "cores: %u rank%s on %u core%s of %s", ranks, rank_s, cores, core_s,
-                     host);
+        findings_add(out, core_judgement, "cores: %u rank%s on %u core%s of %s", ranks, rank_s,
+                     cores, core_s, host);
     findings_add(out, c->load * 100 > LOAD_PERCENT_MOST ? busy : all_is_fine,
                  "load: %.0f %% of the cores of %s are busy", c->load * 100, host);
-    findings_add(out, steady ? all_is_fine : slow, "frequency: governor of %s is %s", host,
+    findings_add(out, is_steady ? all_is_fine : slow, "frequency: governor of %s is %s", host,
                  c->governor);
 }
 
@@ -363,7 +371,8 @@ static struct gpu_condition gpu_condition_here(const struct gpus *gpus)
 /* Each of these functions checks one rank's GPU for one fault, and returns true if it has the
  * fault. `what` describes the fault. */
 
-static bool out_of_reach(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
+static bool cannot_reach_peers(const struct gpu_condition *c, uint32_t rank, char *what,
+                               size_t size)
 {
     snprintf(what, size, "peer access: rank %u cannot reach %d of %d GPUs of %s", rank,
              c->out_of_reach, c->seen, c->host);
@@ -386,7 +395,7 @@ static bool gpu_is_busy(const struct gpu_condition *c, uint32_t rank, char *what
 {
     snprintf(what, size, "GPU load: %d %% on %s (rank %u), before any rank has begun",
              c->busy_percent, c->host, rank);
-    return c->busy_percent > 5;
+    return c->busy_percent > GPU_BUSY_PERCENT;
 }
 
 static bool clock_is_held_back(const struct gpu_condition *c, uint32_t rank, char *what,
@@ -415,7 +424,7 @@ static bool peers_are_reached(const struct gpu_condition *c, char *what, size_t 
     return c->seen > 1;
 }
 
-static bool clock_now(const struct gpu_condition *c, char *what, size_t size)
+static bool clock_is_not_held(const struct gpu_condition *c, char *what, size_t size)
 {
     if (c->clock_mhz >= 0)
         snprintf(what, size, "GPU clock: %d of %d MHz now, not held back", c->clock_mhz,
@@ -426,7 +435,7 @@ static bool clock_now(const struct gpu_condition *c, char *what, size_t size)
     return true;
 }
 
-static bool copies_beside(const struct gpu_condition *c, char *what, size_t size)
+static bool copies_run_beside(const struct gpu_condition *c, char *what, size_t size)
 {
     snprintf(what, size, "copies within the GPU: copy engines run them beside kernels");
     return c->copies_beside == 1;
@@ -438,7 +447,7 @@ static const struct gpu_check {
     bool (*fine)(const struct gpu_condition *c, char *what, size_t size); /* NULL: never reported */
     struct judgement judgement;
 } gpu_checks[] = {
-    { out_of_reach,
+    { cannot_reach_peers,
       peers_are_reached,
       { FINDING_NOTE, "exchanges inside the node go through the host's memory",
         "nvidia-smi topo -p2p rw shows why; often IOMMU or ACS settings, or limits of a "
@@ -460,13 +469,13 @@ static const struct gpu_check {
       { FINDING_WRONG, "another program's kernels slow some steps down and not others",
         "wait until the GPU is idle (nvidia-smi names the program)" } },
     { copies_use_multiprocessors,
-      copies_beside,
+      copies_run_beside,
       { FINDING_NOTE,
         "exchanges of ranks that share this GPU slow products down, and so do virtual ranks' "
         "copies by a copy engine; exchanges between GPUs do not",
         "one GPU per rank; for virtual ranks --copy-ctas N, which fixes how much copies take" } },
     { clock_is_held_back,
-      clock_now,
+      clock_is_not_held,
       { FINDING_NOTE,
         "the clock follows heat and power, so the same plan is sometimes faster, sometimes slower",
         "better cooling, or a fixed clock that the GPU can hold: nvidia-smi -lgc MHZ" } },
@@ -539,11 +548,11 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
     for (size_t k = 0; k < sizeof(gpu_checks) / sizeof(gpu_checks[0]); k++) {
         const struct gpu_check *check = &gpu_checks[k];
         char what[sizeof(out->list[0].what)];
-        uint32_t i = 0; /* the first rank with the fault */
+        uint32_t rank = 0; /* the first rank with the fault */
 
-        while (i < count && !check->wrong(&ranks[i], i, what, sizeof(what)))
-            i++;
-        if (i < count)
+        while (rank < count && !check->wrong(&ranks[rank], rank, what, sizeof(what)))
+            rank++;
+        if (rank < count)
             findings_add(out, check->judgement, "%s", what);
         else if (check->fine && check->fine(c, what, sizeof(what)))
             findings_add(out, all_is_fine, "%s", what);
@@ -586,7 +595,7 @@ static void check_network(const struct discovery *d, struct findings *out)
     static const struct chooser {
         const char *name, *variable;
         struct judgement unknown;
-    } choosers[] = {
+    } mpi_and_nccl[] = {
         { "MPI",
           "OMPI_MCA_btl_tcp_if_include",
           { FINDING_NOTE, "messages may take a slow network, or the one for management",
@@ -596,7 +605,7 @@ static void check_network(const struct discovery *d, struct findings *out)
           { FINDING_NOTE, "exchanges may take a slow network, or the one for management",
             "NCCL_DEBUG=INFO shows which; NCCL_SOCKET_IFNAME or NCCL_IB_HCA choose another" } },
     };
-    const struct chooser *c = &choosers[on_gpus(d)];
+    const struct chooser *c = on_gpus(d) ? &mpi_and_nccl[1] : &mpi_and_nccl[0];
     const char *chosen = getenv(c->variable);
 
     if (d->cluster.nodes < 2)
@@ -626,7 +635,7 @@ static int check_collective(struct world *world, struct findings *out)
     }
     median = spread_of(times, TIMES).median_ns;
     TRY(world_max(world, &median, 1));
-    findings_add(out, median > 1000000 ? slow : all_is_fine,
+    findings_add(out, median > COLLECTIVE_NS ? slow : all_is_fine,
                  "collective: an empty one takes %.1f us (median of %d)", (double)median * 1e-3,
                  TIMES);
     return OK;
@@ -636,19 +645,19 @@ static int check_collective(struct world *world, struct findings *out)
 static int check_gpus(struct world *world, const struct discovery *d, struct findings *out)
 {
     struct gpus gpus = gpus_here();
-    struct gpu_condition mine, *all = calloc(d->ranks, sizeof(*all));
-    int rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%u ranks", d->ranks));
+    struct gpu_condition mine, *conditions = calloc(d->ranks, sizeof(*conditions));
+    int rc = world_settle(world, conditions ? OK : fail(ERR_NOMEM, "%u ranks", d->ranks));
 
     mine = gpu_condition_here(&gpus);
     if (world_topology(world)->rank == 0 && on_gpus(d))
         mine.copies_beside = gpus_copies_beside(&gpus);
     if (!rc)
-        rc = world_gather(world, &mine, all, sizeof(mine));
+        rc = world_gather(world, &mine, conditions, sizeof(mine));
     if (!rc && on_gpus(d))
-        gpu_doctor_ranks(all, d->ranks, out);
+        gpu_doctor_ranks(conditions, d->ranks, out);
     else if (!rc)
         gpu_doctor_without_gpus(&gpus, strstr(d->facts[0].gpus, "NVIDIA"), out);
-    free(all);
+    free(conditions);
     return rc;
 }
 
@@ -663,14 +672,14 @@ int doctor_ranks(struct world *world, const struct discovery *d, struct findings
                                             "right, because each rank uses its own "
                                             "clock",
                                             "run ntp or chrony on every host" };
-    struct condition mine = condition_here(), *all;
+    struct condition mine = condition_here(), *conditions;
     int rc;
 
     *out = (struct findings){ .count = 0 };
-    all = calloc(d->ranks, sizeof(*all));
-    rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%u ranks", d->ranks));
+    conditions = calloc(d->ranks, sizeof(*conditions));
+    rc = world_settle(world, conditions ? OK : fail(ERR_NOMEM, "%u ranks", d->ranks));
     if (!rc)
-        rc = world_gather(world, &mine, all, sizeof(mine));
+        rc = world_gather(world, &mine, conditions, sizeof(mine));
     if (!rc) {
         log_only(world_topology(world)->rank == 0);
         if (discovery_check(d))
@@ -680,13 +689,13 @@ int doctor_ranks(struct world *world, const struct discovery *d, struct findings
                          d->cluster.comm_library, d->cluster.compute_library);
         log_only(true);
         /* Each host is checked once, at its first rank: ranks of one host are neighbours. */
-        for (uint32_t i = 0, next; i < d->ranks; i = next) {
-            next = i + 1;
-            while (next < d->ranks && !strcmp(d->facts[next].host, d->facts[i].host))
-                next++;
-            check_host(on_gpus(d), next - i, &all[i], d->facts[i].host, out);
+        for (uint32_t rank = 0, next_host; rank < d->ranks; rank = next_host) {
+            next_host = rank + 1;
+            while (next_host < d->ranks && !strcmp(d->facts[next_host].host, d->facts[rank].host))
+                next_host++;
+            check_host(on_gpus(d), next_host - rank, &conditions[rank], d->facts[rank].host, out);
         }
-        findings_add(out, d->clock_skew_us > 1000000 ? apart : all_is_fine,
+        findings_add(out, d->clock_skew_us > CLOCK_SKEW_US ? apart : all_is_fine,
                      "clocks: the dates of the ranks differ by at most %.3f s",
                      (double)d->clock_skew_us * 1e-6);
         check_network(d, out);
@@ -695,7 +704,7 @@ int doctor_ranks(struct world *world, const struct discovery *d, struct findings
     }
     if (!rc)
         rc = check_collective(world, out);
-    free(all);
+    free(conditions);
     return rc;
 }
 

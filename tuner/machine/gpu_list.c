@@ -30,13 +30,13 @@ struct gpus gpus_here(void)
 
 int gpus_own(const struct gpus *gpus)
 {
-    int own = -1;
+    int own_gpu = -1;
 
 #ifdef MOETUNE_CUDA
     if (gpus->count)
-        own = cuda_gpus_own();
+        own_gpu = cuda_gpus_own();
 #endif
-    return own < gpus->count ? own : -1;
+    return own_gpu < gpus->count ? own_gpu : -1;
 }
 
 int gpus_copies_beside(const struct gpus *gpus)
@@ -99,12 +99,12 @@ static int min_busy_percent(const struct nvml *nvml)
     static const struct timespec pause = { .tv_nsec = 200000000 };
     int least = nvml_busy_percent(nvml);
 
-    for (int i = 1; i < BUSY_CHECKS && least > BUSY_PERCENT; i++) {
-        int now;
+    for (int check = 1; check < BUSY_CHECKS && least > BUSY_PERCENT; check++) {
+        int percent;
 
         nanosleep(&pause, NULL);
-        now = nvml_busy_percent(nvml);
-        least = now < least ? now : least;
+        percent = nvml_busy_percent(nvml);
+        least = percent < least ? percent : least;
     }
     return least;
 }
@@ -112,19 +112,19 @@ static int min_busy_percent(const struct nvml *nvml)
 int gpu_check_ready(const struct gpu *gpu)
 {
     struct nvml *nvml = nvml_open(gpu->bus);
-    bool is_cut = nvml_mig(nvml) == 1;
-    int busy = is_cut ? 0 : min_busy_percent(nvml);
+    bool is_split = nvml_mig(nvml) == 1;
+    int busy_percent = is_split ? 0 : min_busy_percent(nvml);
 
     nvml_close(nvml);
-    if (is_cut)
+    if (is_split)
         return fail(ERR_DEVICE,
                     "%s (%s) is split into MIG instances: moetune measures a part of a GPU only "
                     "with --oversubscribe",
                     gpu->name, gpu->bus);
-    if (busy > BUSY_PERCENT)
+    if (busy_percent > BUSY_PERCENT)
         return fail(ERR_DEVICE,
                     "%s (%s) is %d %% busy with another program: wait until it ends (nvidia-smi "
                     "names it), or share the GPU with --oversubscribe",
-                    gpu->name, gpu->bus, busy);
+                    gpu->name, gpu->bus, busy_percent);
     return OK;
 }

@@ -64,12 +64,12 @@ static int add_host(struct hosts *hosts, const char *name, size_t length, uint32
 static int add_word(struct hosts *hosts, const char *word, size_t length, const char *origin)
 {
     const char *colon = memchr(word, ':', length);
-    size_t name = colon ? (size_t)(colon - word) : length;
+    size_t name_length = colon ? (size_t)(colon - word) : length;
     uint32_t slots = 1;
 
     if (colon)
-        TRY(read_slots(colon + 1, length - name - 1, origin, &slots));
-    return add_host(hosts, word, name, slots, origin);
+        TRY(read_slots(colon + 1, length - name_length - 1, origin, &slots));
+    return add_host(hosts, word, name_length, slots, origin);
 }
 
 static int read_list(const char *text, struct hosts *hosts)
@@ -96,7 +96,7 @@ static int read_line(void *self, const char *line, size_t length, uint32_t numbe
 {
     static const char blank[] = " \t\r\n";
     const struct host_file *file = self;
-    char copy[LINE_BYTES], origin[512], *name, *more;
+    char copy[LINE_BYTES], origin[512], *name, *after_name;
     uint32_t slots;
 
     (void)length;
@@ -107,35 +107,35 @@ static int read_line(void *self, const char *line, size_t length, uint32_t numbe
     name = copy + strspn(copy, blank);
     if (!*name)
         return OK;
-    more = name + strcspn(name, blank);
-    if (*more)
-        *more++ = 0;
-    more += strspn(more, blank);
-    more[strcspn(more, blank)] = 0;
-    if (!*more)
+    after_name = name + strcspn(name, blank);
+    if (*after_name)
+        *after_name++ = 0;
+    after_name += strspn(after_name, blank);
+    after_name[strcspn(after_name, blank)] = 0;
+    if (!*after_name)
         return add_word(file->hosts, name, strlen(name), origin);
-    if (strncmp(more, "slots=", 6) != 0)
+    if (strncmp(after_name, "slots=", 6) != 0)
         return fail(ERR_FORMAT, "%s: \"%s\" is not understood; write the line as \"name slots=8\"",
-                    origin, more);
-    TRY(read_slots(more + 6, strlen(more + 6), origin, &slots));
+                    origin, after_name);
+    TRY(read_slots(after_name + 6, strlen(after_name + 6), origin, &slots));
     return add_host(file->hosts, name, strlen(name), slots, origin);
 }
 
-int hosts_read(const char *given, struct hosts *out)
+int hosts_read(const char *list_or_file, struct hosts *out)
 {
     struct hosts hosts = { .list = calloc(HOSTS_MAX, sizeof(*hosts.list)) };
-    struct host_file file = { given, &hosts };
-    struct stat info;
+    struct host_file file = { list_or_file, &hosts };
+    struct stat file_info;
     int rc;
 
     if (!hosts.list)
         return fail(ERR_NOMEM, "the list of hosts");
-    if (stat(given, &info) || !S_ISREG(info.st_mode)) {
-        rc = read_list(given, &hosts);
+    if (stat(list_or_file, &file_info) || !S_ISREG(file_info.st_mode)) {
+        rc = read_list(list_or_file, &hosts);
     } else {
-        rc = input_lines(given, read_line, &file);
+        rc = input_lines(list_or_file, read_line, &file);
         if (!rc && !hosts.count)
-            rc = fail(ERR_FORMAT, "%s: the file names no host", given);
+            rc = fail(ERR_FORMAT, "%s: the file names no host", list_or_file);
     }
     if (rc)
         hosts_free(&hosts);
@@ -152,11 +152,11 @@ void hosts_free(struct hosts *hosts)
 
 char *hosts_format(const struct hosts *hosts)
 {
-    size_t room = hosts->count * (HOST_NAME_BYTES + 8) + 1, used = 0;
-    char *text = malloc(room);
+    size_t size = hosts->count * (HOST_NAME_BYTES + 8) + 1, used = 0;
+    char *text = malloc(size);
 
     for (size_t i = 0; i < hosts->count && text; i++)
-        used += (size_t)snprintf(text + used, room - used, "%s%s:%u", i ? "," : "",
+        used += (size_t)snprintf(text + used, size - used, "%s%s:%u", i ? "," : "",
                                  hosts->list[i].name, hosts->list[i].slots);
     return text;
 }
@@ -167,7 +167,7 @@ char *hosts_format(const struct hosts *hosts)
 struct node_filling {
     uint32_t wanted;             /* ranks to start; 0: as many as have room */
     uint32_t room, ranks, nodes; /* room on all nodes; ranks put so far, and nodes that have some */
-    uint32_t each;               /* ranks on the first node */
+    uint32_t first_ranks;        /* ranks on the first node */
     bool differ;                 /* another node got another number */
 };
 
@@ -188,16 +188,16 @@ static bool parse_number(const char **text, uint32_t *out)
 
 static void add_node(struct node_filling *filling, uint32_t room)
 {
-    uint32_t left = filling->wanted - filling->ranks,
-             here = filling->wanted && left < room ? left : room;
+    uint32_t ranks_left = filling->wanted - filling->ranks,
+             ranks_here = filling->wanted && ranks_left < room ? ranks_left : room;
 
     filling->room += room;
-    if (!here)
+    if (!ranks_here)
         return;
     if (!filling->nodes++)
-        filling->each = here;
-    filling->differ |= here != filling->each;
-    filling->ranks += here;
+        filling->first_ranks = ranks_here;
+    filling->differ |= ranks_here != filling->first_ranks;
+    filling->ranks += ranks_here;
 }
 
 /* Reads SLURM_TASKS_PER_NODE: "4(x2),3" is two nodes with room for four, one with room for three.
@@ -254,6 +254,6 @@ int slurm_ranks(uint32_t wanted, uint32_t *ranks, uint32_t *ranks_per_node)
                     "--ranks %u, but this job has room for %u (SLURM_TASKS_PER_NODE=%s)", wanted,
                     filling.room, TEXT_SHORT(text, 80));
     *ranks = wanted ? wanted : filling.ranks;
-    *ranks_per_node = filling.nodes == 1 ? *ranks : (filling.differ ? 0 : filling.each);
+    *ranks_per_node = filling.nodes == 1 ? *ranks : (filling.differ ? 0 : filling.first_ranks);
     return OK;
 }

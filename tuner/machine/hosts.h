@@ -24,7 +24,7 @@ struct hosts {
  * or "name slots=8"; '#' begins a comment.  A host that comes again adds its slots.  ERR_ARGUMENT
  * or ERR_FORMAT after a message that quotes the wrong word.  Names are checked strictly, because
  * they become arguments of other programs. */
-int hosts_read(const char *given, struct hosts *out);
+int hosts_read(const char *list_or_file, struct hosts *out);
 /* Frees the list, and empties *hosts; an empty one is fine. */
 void hosts_free(struct hosts *hosts);
 

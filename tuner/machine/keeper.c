@@ -37,7 +37,7 @@ static void on_signal(int number)
 static pid_t parent_of(const char *process)
 {
     char path[300], line[512] = "";
-    const char *after;
+    const char *after_name;
     FILE *file;
     int parent = 0;
 
@@ -46,8 +46,8 @@ static pid_t parent_of(const char *process)
     if (!file)
         return 0;
     /* "12 (a name) S 11 ..." */
-    after = fgets(line, sizeof(line), file) ? strrchr(line, ')') : NULL;
-    if (after && sscanf(after, ") %*c %d", &parent) != 1)
+    after_name = fgets(line, sizeof(line), file) ? strrchr(line, ')') : NULL;
+    if (after_name && sscanf(after_name, ") %*c %d", &parent) != 1)
         parent = 0;
     fclose(file);
     return parent;
@@ -55,14 +55,14 @@ static pid_t parent_of(const char *process)
 
 static void kill_children(void)
 {
-    DIR *all = opendir("/proc");
+    DIR *processes = opendir("/proc");
     const struct dirent *entry;
 
-    while (all && (entry = readdir(all)))
+    while (processes && (entry = readdir(processes)))
         if (atoi(entry->d_name) > 0 && parent_of(entry->d_name) == getpid())
             kill(atoi(entry->d_name), SIGKILL);
-    if (all)
-        closedir(all);
+    if (processes)
+        closedir(processes);
 }
 
 /* Ends the processes that the launcher left behind: they have become children of this process. */
@@ -86,40 +86,40 @@ static void kill_leftovers(void)
 
 /* A batch system may send these signals to every process of a job.  The supervisor acts on them, so
  * the keeper ignores them; the launcher has the actions that it would have without a keeper. */
-static const int ignored[] = { SIGHUP, SIGUSR1 };
-enum { IGNORED = sizeof(ignored) / sizeof(ignored[0]) };
+static const int ignored_signals[] = { SIGHUP, SIGUSR1 };
+enum { IGNORED_SIGNALS = sizeof(ignored_signals) / sizeof(ignored_signals[0]) };
 
-static const int caught[] = { SIGINT, SIGTERM, SIGALRM };
-enum { CAUGHT = sizeof(caught) / sizeof(caught[0]) };
+static const int caught_signals[] = { SIGINT, SIGTERM, SIGALRM };
+enum { CAUGHT_SIGNALS = sizeof(caught_signals) / sizeof(caught_signals[0]) };
 
 void keeper_become(pid_t supervisor, void (*become)(const void *self), const void *self)
 {
     struct sigaction action = { .sa_handler = on_signal };
-    void (*old_actions[IGNORED])(int);
-    sigset_t all, old;
+    void (*old_actions[IGNORED_SIGNALS])(int);
+    sigset_t every_signal, old_mask;
     int status = 0, dev_null;
 
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all,
-                &old); /* until `launcher` is known, to which handlers forward them */
+    sigfillset(&every_signal);
+    sigprocmask(SIG_BLOCK, &every_signal,
+                &old_mask); /* until `launcher` is known, to which handlers forward them */
     prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
     prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
-    for (int i = 0; i < IGNORED; i++)
-        old_actions[i] = signal(ignored[i], SIG_IGN);
-    for (int i = 0; i < CAUGHT; i++)
-        sigaction(caught[i], &action, NULL);
+    for (int i = 0; i < IGNORED_SIGNALS; i++)
+        old_actions[i] = signal(ignored_signals[i], SIG_IGN);
+    for (int i = 0; i < CAUGHT_SIGNALS; i++)
+        sigaction(caught_signals[i], &action, NULL);
     if (getppid() != supervisor)
         _exit(128 + SIGTERM);
     launcher = fork();
     if (launcher == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
-        for (int i = 0; i < IGNORED; i++)
-            signal(ignored[i], old_actions[i] == SIG_IGN ? SIG_IGN : SIG_DFL);
+        for (int i = 0; i < IGNORED_SIGNALS; i++)
+            signal(ignored_signals[i], old_actions[i] == SIG_IGN ? SIG_IGN : SIG_DFL);
         /* Until it has become the launcher it would forward signals to process 0: to its whole
          * group, this keeper included, for ever. */
-        for (int i = 0; i < CAUGHT; i++)
-            signal(caught[i], SIG_DFL);
-        sigprocmask(SIG_SETMASK, &old, NULL);
+        for (int i = 0; i < CAUGHT_SIGNALS; i++)
+            signal(caught_signals[i], SIG_DFL);
+        sigprocmask(SIG_SETMASK, &old_mask, NULL);
         become(self);
     }
     if (launcher < 0)
@@ -131,7 +131,7 @@ void keeper_become(pid_t supervisor, void (*become)(const void *self), const voi
     dup2(dev_null, STDOUT_FILENO);
     for (int fd = STDERR_FILENO + 1; fd < 1024; fd++)
         close(fd);
-    sigprocmask(SIG_SETMASK, &old, NULL);
+    sigprocmask(SIG_SETMASK, &old_mask, NULL);
     while (waitpid((pid_t)launcher, &status, 0) < 0 && errno == EINTR)
         ;
     kill_leftovers();

@@ -6,15 +6,17 @@
 
 #include <limits.h>
 
-struct store *known_open(const char *given, unsigned use)
+struct store *known_open(const char *path_or_null, unsigned flags)
 {
     char path[PATH_MAX];
     struct store *store = NULL;
+    bool log_before = log_only(false); /* a missing database is no fault here */
 
-    log_only(false);
-    if (store_path(given, STORE_CONSULT | use, path, sizeof(path)) || store_read(path, &store))
+    /* A damaged database counts as an empty one. */
+    if (store_path(path_or_null, STORE_CONSULT | flags, path, sizeof(path)) ||
+        store_read(path, &store))
         store = NULL;
-    log_only(true);
+    log_only(log_before);
     return store;
 }
 

@@ -51,7 +51,7 @@ static void command_free(struct command *c)
 }
 
 /* Does the user choose the cores of ranks?  Then moetune binds none. */
-static bool chooses_cores(const char *arguments)
+static bool user_chooses_cores(const char *arguments)
 {
     static const char *const words[] = { "bind", "map-by", "cpu", "rankfile", "-rf" };
 
@@ -68,12 +68,12 @@ static int command_make(const struct launch_where *where, char **argv, struct co
 {
     struct command *c = calloc(1, sizeof(*c));
     ssize_t length;
-    int n = 1, rc;
+    int argument = 1, rc;
 
     if (!c)
         return fail(ERR_NOMEM, "the launcher's arguments");
     snprintf(c->ranks, sizeof(c->ranks), "%u", where->ranks);
-    c->bind = !where->elsewhere && !chooses_cores(where->arguments);
+    c->bind = !where->elsewhere && !user_chooses_cores(where->arguments);
     TRY_OUT(launcher_add_words(where, c));
     length = readlink("/proc/self/exe", c->self, sizeof(c->self) - 1);
     if (length <= 0) {
@@ -82,9 +82,9 @@ static int command_make(const struct launch_where *where, char **argv, struct co
         goto out;
     }
     c->words[c->count++] = c->self;
-    for (; n < ARGUMENTS_MAX && argv[n]; n++)
-        c->words[c->count++] = argv[n];
-    if (argv[n]) {
+    for (; argument < ARGUMENTS_MAX && argv[argument]; argument++)
+        c->words[c->count++] = argv[argument];
+    if (argv[argument]) {
         rc =
             fail(ERR_ARGUMENT, "the command line has more than %d arguments; ranks cannot get more",
                  ARGUMENTS_MAX);
@@ -187,16 +187,16 @@ static void describe_ranks(int status, char *how, size_t size)
 static ssize_t forward_output(int from, int *write_error)
 {
     char bytes[16384];
-    ssize_t n = read(from, bytes, sizeof(bytes)), done = 0;
+    ssize_t count = read(from, bytes, sizeof(bytes)), written = 0;
 
-    while (done < n && !*write_error) {
-        ssize_t wrote = write(STDOUT_FILENO, bytes + done, (size_t)(n - done));
+    while (written < count && !*write_error) {
+        ssize_t wrote = write(STDOUT_FILENO, bytes + written, (size_t)(count - written));
 
         if (wrote < 0 && errno != EINTR)
             *write_error = errno;
-        done += wrote > 0 ? wrote : 0;
+        written += wrote > 0 ? wrote : 0;
     }
-    return n < 0 && errno == EINTR ? 1 : n;
+    return count < 0 && errno == EINTR ? 1 : count;
 }
 
 /* Forwards output until the ranks have ended, not until the pipe's end: processes that they left
@@ -204,16 +204,16 @@ static ssize_t forward_output(int from, int *write_error)
 static int forward_all_output(pid_t pid, int from, int *write_error, int *status)
 {
     struct pollfd wait = { .fd = from, .events = POLLIN };
-    bool gone = false, open = from >= 0;
+    bool has_ended = false, is_open = from >= 0;
 
-    while (open && !gone) {
+    while (is_open && !has_ended) {
         if (poll(&wait, 1, 100) > 0)
-            open = forward_output(from, write_error) > 0;
-        gone = waitpid(pid, status, WNOHANG) == pid;
+            is_open = forward_output(from, write_error) > 0;
+        has_ended = waitpid(pid, status, WNOHANG) == pid;
     }
-    while (open && poll(&wait, 1, 0) > 0)
-        open = forward_output(from, write_error) > 0;
-    while (!gone && waitpid(pid, status, 0) < 0)
+    while (is_open && poll(&wait, 1, 0) > 0)
+        is_open = forward_output(from, write_error) > 0;
+    while (!has_ended && waitpid(pid, status, 0) < 0)
         if (errno != EINTR)
             return fail(ERR_LAUNCH, "cannot wait for the ranks: %s", strerror(errno));
     return OK;
@@ -256,27 +256,28 @@ static int run_ranks(const struct launch_where *where, char **argv, int *exit_co
 
 int launch_start(const struct launch_where *where, char **arguments, struct launched *out)
 {
-    int to[2], from[2], rc;
+    int input[2], output[2], rc;
     pid_t pid;
 
-    if (pipe2(to, O_CLOEXEC))
+    if (pipe2(input, O_CLOEXEC))
         return fail(ERR_LAUNCH, "cannot open a pipe to the ranks: %s", strerror(errno));
-    if (pipe2(from, O_CLOEXEC)) {
+    if (pipe2(output, O_CLOEXEC)) {
         rc = fail(ERR_LAUNCH, "cannot open a pipe to the ranks: %s", strerror(errno));
-        close(to[0]);
-        close(to[1]);
+        close(input[0]);
+        close(input[1]);
         return rc;
     }
-    rc = start_keeper(where, arguments, (const int[]){ to[0], from[1], STDERR_FILENO }, -1, &pid);
-    close(to[0]);
-    close(from[1]);
+    rc = start_keeper(where, arguments, (const int[]){ input[0], output[1], STDERR_FILENO }, -1,
+                      &pid);
+    close(input[0]);
+    close(output[1]);
     if (rc) {
-        close(to[1]);
-        close(from[0]);
+        close(input[1]);
+        close(output[0]);
         return rc;
     }
     signal(SIGPIPE, SIG_IGN);
-    *out = (struct launched){ .pid = pid, .to = to[1], .from = from[0] };
+    *out = (struct launched){ .pid = pid, .to = input[1], .from = output[0] };
     return OK;
 }
 
@@ -314,20 +315,21 @@ static bool pop_line(struct launched *ranks, char *line, size_t size)
 int launch_read(struct launched *ranks, int timeout_ms, char *line, size_t size)
 {
     struct pollfd wait = { .fd = ranks->from, .events = POLLIN };
-    ssize_t n;
+    ssize_t count;
 
     if (pop_line(ranks, line, size))
         return OK;
     if (poll(&wait, 1, timeout_ms) <= 0) /* nothing yet, or a signal, which the caller checks */
         return UNSUPPORTED;
-    n = read(ranks->from, ranks->buffer + ranks->buffered, sizeof(ranks->buffer) - ranks->buffered);
-    if (n <= 0)
-        return n < 0 && errno == EINTR ? UNSUPPORTED : ERR_LAUNCH;
-    ranks->buffered += (size_t)n;
+    count =
+        read(ranks->from, ranks->buffer + ranks->buffered, sizeof(ranks->buffer) - ranks->buffered);
+    if (count <= 0)
+        return count < 0 && errno == EINTR ? UNSUPPORTED : ERR_LAUNCH;
+    ranks->buffered += (size_t)count;
     return pop_line(ranks, line, size) ? OK : UNSUPPORTED;
 }
 
-static bool ends_within(pid_t pid, int ms, int *status)
+static bool process_ends_within(pid_t pid, int ms, int *status)
 {
     for (int waited = 0; waited < ms; waited += 10) {
         if (waitpid(pid, status, WNOHANG) == pid)
@@ -342,7 +344,7 @@ enum { GENTLE_MS = 10000 };
 static void end_keeper(pid_t pid, int *status)
 {
     kill(pid, SIGTERM);
-    if (!ends_within(pid, KEEPER_ENDS_MS, status)) {
+    if (!process_ends_within(pid, KEEPER_ENDS_MS, status)) {
         kill(-pid, SIGKILL);
         waitpid(pid, status, 0);
     }
@@ -356,7 +358,7 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
         return;
     close(ranks->to);
     close(ranks->from);
-    if (!gently || !ends_within(ranks->pid, GENTLE_MS, &status))
+    if (!gently || !process_ends_within(ranks->pid, GENTLE_MS, &status))
         end_keeper(ranks->pid, &status);
     if (how)
         describe_ranks(status, how, size);
@@ -368,14 +370,14 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
 /* How many ranks each host gets when hosts are filled one after the other; 0: they differ. */
 static uint32_t ranks_per_host(const struct hosts *hosts, uint32_t ranks)
 {
-    uint32_t each = hosts->list[0].slots;
+    uint32_t first_slots = hosts->list[0].slots;
 
-    if (ranks <= each)
+    if (ranks <= first_slots)
         return ranks;
     for (size_t i = 0; i < hosts->count; i++)
-        if (hosts->list[i].slots != each)
+        if (hosts->list[i].slots != first_slots)
             return 0;
-    return ranks % each ? 0 : each;
+    return ranks % first_slots ? 0 : first_slots;
 }
 
 uint32_t launch_ranks_on(uint32_t cores)
@@ -422,15 +424,15 @@ int launch_place(const char *hosts_given, uint32_t ranks_given, const char *argu
 
 /* Starts `moetune --version` on one host alone, without its output: launch_reach() prints a clearer
  * message.  0: it could not be started. */
-static pid_t start_visit(const struct launch_where *where, size_t at)
+static pid_t start_visit(const struct launch_where *where, size_t index)
 {
     char *arguments[] = { "moetune", "--version", NULL };
-    struct hosts one = { .list = &where->hosts->list[at], .count = 1, .slots = 1 };
-    struct launch_where there = { .ranks = 1, .hosts = &one, .arguments = where->arguments };
+    struct hosts host = { .list = &where->hosts->list[index], .count = 1, .slots = 1 };
+    struct launch_where visit = { .ranks = 1, .hosts = &host, .arguments = where->arguments };
     int dev_null = open("/dev/null", O_RDWR | O_CLOEXEC);
     pid_t pid = 0;
 
-    if (start_keeper(&there, arguments, (const int[]){ dev_null, dev_null, dev_null }, -1, &pid))
+    if (start_keeper(&visit, arguments, (const int[]){ dev_null, dev_null, dev_null }, -1, &pid))
         pid = 0;
     close(dev_null);
     return pid;
@@ -444,7 +446,7 @@ static int finish_visit(pid_t pid)
 
     if (pid <= 0)
         return VISIT_FAILED;
-    if (ends_within(pid, VISIT_MS, &status))
+    if (process_ends_within(pid, VISIT_MS, &status))
         return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? VISIT_OK : VISIT_FAILED;
     end_keeper(pid, &status);
     return VISIT_TIMED_OUT;
@@ -459,25 +461,25 @@ int launch_reach(const struct launch_where *where)
     size_t count = where->hosts ? where->hosts->count : 0;
     int rc = OK, failed_again = 0;
 
-    for (size_t from = 0; from < count; from += VISITS) {
-        size_t n = count - from < VISITS ? count - from : VISITS;
+    for (size_t begin = 0; begin < count; begin += VISITS) {
+        size_t batch = count - begin < VISITS ? count - begin : VISITS;
         int outcomes[VISITS];
         pid_t pids[VISITS];
 
-        for (size_t i = 0; i < n; i++)
-            pids[i] = start_visit(where, from + i);
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < batch; i++)
+            pids[i] = start_visit(where, begin + i);
+        for (size_t i = 0; i < batch; i++)
             outcomes[i] = finish_visit(pids[i]);
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < batch; i++) {
             if (outcomes[i] == VISIT_FAILED && failed_again < SECOND_VISITS) {
-                outcomes[i] = finish_visit(start_visit(where, from + i));
+                outcomes[i] = finish_visit(start_visit(where, begin + i));
                 failed_again += outcomes[i] != VISIT_OK;
             }
             if (outcomes[i] != VISIT_OK)
                 rc = fail(ERR_LAUNCH,
                           "host %s cannot be reached, or has no moetune at the same path: try "
                           "mpirun --host %s:1 -np 1 moetune --version",
-                          where->hosts->list[from + i].name, where->hosts->list[from + i].name);
+                          where->hosts->list[begin + i].name, where->hosts->list[begin + i].name);
         }
     }
     return rc;

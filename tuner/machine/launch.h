@@ -57,7 +57,7 @@ int launch_reach(const struct launch_where *where);
  * lines of its standard output.  launch_start() makes it whole; launch_end() ends it. */
 struct launched {
     pid_t pid;         /* of the launcher's keeper (keeper.h); 0: no ranks run */
-    int to, from;      /* pipes; owned */
+    int to, from;      /* pipes to their standard input, and from their output; owned */
     char buffer[4096]; /* bytes that were read, but are no whole line yet */
     size_t buffered;
 };
@@ -72,8 +72,8 @@ int launch_start(const struct launch_where *where, char **arguments, struct laun
 int launch_write(struct launched *ranks, const char *line);
 
 /* Reads one line, without its line end.  A line that does not fit into `size` or the buffer is cut;
- * its length then shows that.  Waits at most `timeout_ms`: UNSUPPORTED if no whole line came;
- * ERR_LAUNCH, silently, when the ranks are gone. */
+ * its length then shows that.  Waits at most `timeout_ms`.  UNSUPPORTED: no whole line came yet,
+ * which is no failure.  ERR_LAUNCH, silently: the ranks have ended. */
 int launch_read(struct launched *ranks, int timeout_ms, char *line, size_t size);
 
 /* Describes in a few words how a process ended, from waitpid()'s status: `one` ("a rank") was

@@ -25,26 +25,26 @@ bool launch_is_later_rank(void)
 
 static bool is_this_host(const char *name)
 {
-    char here[256] = "";
+    char this_host[256] = "";
     size_t length;
 
-    gethostname(here, sizeof(here) - 1);
-    length = strcspn(here, ".");
-    return !strcmp(name, "localhost") || !strcmp(name, here) ||
-           (strlen(name) == length && !strncmp(name, here, length));
+    gethostname(this_host, sizeof(this_host) - 1);
+    length = strcspn(this_host, ".");
+    return !strcmp(name, "localhost") || !strcmp(name, this_host) ||
+           (strlen(name) == length && !strncmp(name, this_host, length));
 }
 
 /* Did another launcher, as mpirun, start several of these?  Then each would fork ranks of its own.
  */
 static bool is_rank_of_other_launcher(void)
 {
-    static const char *const later[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-    bool more = size && atoi(size) > 1;
+    static const char *const rank_variables[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
+    const char *ranks = getenv("OMPI_COMM_WORLD_SIZE");
+    bool several = ranks && atoi(ranks) > 1;
 
-    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
-        more |= getenv(later[i]) && atoi(getenv(later[i])) > 0;
-    return more;
+    for (size_t i = 0; i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++)
+        several |= getenv(rank_variables[i]) && atoi(getenv(rank_variables[i])) > 0;
+    return several;
 }
 
 int launcher_check(struct launch_where *where)

@@ -16,11 +16,11 @@ bool launch_is_rank(void)
 
 bool launch_is_later_rank(void)
 {
-    static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
+    static const char *const rank_variables[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (getenv(names[i]))
-            return atoi(getenv(names[i])) > 0;
+    for (size_t i = 0; i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++)
+        if (getenv(rank_variables[i]))
+            return atoi(getenv(rank_variables[i])) > 0;
     return false;
 }
 
@@ -32,7 +32,7 @@ int launcher_check(struct launch_where *where)
 
 int launcher_add_words(const struct launch_where *where, struct command *c)
 {
-    char *at;
+    char *rest;
 
     c->words[c->count++] = "mpirun";
     if (geteuid() == 0)
@@ -60,7 +60,7 @@ int launcher_add_words(const struct launch_where *where, struct command *c)
     c->more = strdup(where->arguments);
     if (!c->more)
         return fail(ERR_NOMEM, "the launcher's arguments");
-    for (char *word = strtok_r(c->more, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
+    for (char *word = strtok_r(c->more, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         if (c->count >= LAUNCHER_ARGUMENTS - 1)
             return fail(ERR_ARGUMENT,
                         "--launcher-args has too many words: mpirun gets at most %d in all",

@@ -74,27 +74,27 @@ static bool affects_speed(const char *variable)
                                            "oob_",     "rmaps_", "binding_", "_oversubscribe",
                                            "RUNTIME_", "_HOME=", "_PATH=",   "num_procs",
                                            "cpu_type" };
-    bool concerns = false;
+    bool affects = false;
 
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-        concerns |= !strncmp(variable, prefixes[i], strlen(prefixes[i]));
+        affects |= !strncmp(variable, prefixes[i], strlen(prefixes[i]));
     for (size_t i = 0; i < sizeof(of_jobs) / sizeof(of_jobs[0]); i++)
-        concerns &= !strstr(variable, of_jobs[i]);
-    return concerns;
+        affects &= !strstr(variable, of_jobs[i]);
+    return affects;
 }
 
 static void describe_environment(char *text, size_t size)
 {
-    const char *found[64] = { 0 };
+    const char *settings[64] = { 0 };
     size_t count = 0;
 
-    for (char **e = environ; *e && count < 64; e++)
-        if (affects_speed(*e))
-            found[count++] = *e;
-    qsort(found, count, sizeof(*found), compare_words);
+    for (char **variable = environ; *variable && count < 64; variable++)
+        if (affects_speed(*variable))
+            settings[count++] = *variable;
+    qsort(settings, count, sizeof(*settings), compare_words);
     text[0] = 0;
     for (size_t i = 0; i < count; i++)
-        text_add(text, size, "%s%s", i ? " " : "", TEXT_SHORT(found[i], 100));
+        text_add(text, size, "%s%s", i ? " " : "", TEXT_SHORT(settings[i], 100));
     if (!count)
         snprintf(text, size, "none");
     for (char *c = text; *c; c++)
@@ -129,39 +129,39 @@ static void describe_caches(char *text, size_t size)
 static void describe_network(char *text, size_t size)
 {
     char path[192], rate[48], line[256], name[80], destination[16], state[16], speed[16];
-    DIR *list = opendir("/sys/class/infiniband");
+    DIR *folder = opendir("/sys/class/infiniband");
     const struct dirent *entry;
-    bool found = false;
+    bool is_found = false;
     long megabits = 0;
     FILE *routes;
 
-    while (list && !found && (entry = readdir(list))) {
+    while (folder && !is_found && (entry = readdir(folder))) {
         snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s/ports/1/rate", entry->d_name);
-        found = read_named_value(path, "", rate, sizeof(rate)); /* "200 Gb/sec (4X HDR)" */
+        is_found = read_named_value(path, "", rate, sizeof(rate)); /* "200 Gb/sec (4X HDR)" */
     }
-    if (list)
-        closedir(list);
-    if (found) {
+    if (folder)
+        closedir(folder);
+    if (is_found) {
         snprintf(text, size, "InfiniBand %s", rate);
         return;
     }
 
     routes = fopen("/proc/net/route", "r");
-    while (routes && !found && fgets(line, sizeof(line), routes))
-        found =
+    while (routes && !is_found && fgets(line, sizeof(line), routes))
+        is_found =
             sscanf(line, "%31s %15s", name, destination) == 2 && !strcmp(destination, "00000000");
     if (routes)
         fclose(routes);
-    list = found ? NULL : opendir("/sys/class/net");
-    while (list && !found && (entry = readdir(list))) {
+    folder = is_found ? NULL : opendir("/sys/class/net");
+    while (folder && !is_found && (entry = readdir(folder))) {
         snprintf(name, sizeof(name), "%.64s", entry->d_name);
         snprintf(path, sizeof(path), "/sys/class/net/%s/operstate", name);
-        found = strcmp(name, "lo") != 0 && read_named_value(path, "", state, sizeof(state)) &&
-                !strcmp(state, "up");
+        is_found = strcmp(name, "lo") != 0 && read_named_value(path, "", state, sizeof(state)) &&
+                   !strcmp(state, "up");
     }
-    if (list)
-        closedir(list);
-    if (!found)
+    if (folder)
+        closedir(folder);
+    if (!is_found)
         return;
 
     snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
@@ -197,14 +197,15 @@ static void read_property(const char *root, const char *device, const char *name
 /* Describes a device as "NVIDIA H200 (PCIe 32 GT/s x16, NVLink unknown)"; false if it is no GPU. */
 static bool describe_device(const char *root, const char *device, char *text, size_t size)
 {
-    char class[16], id[16], path[PATH_BYTES], model[64], full[80], speed[32], width[16], link[48];
+    char class[16], vendor_id[16], path[PATH_BYTES], model[64], full_name[80], speed[32], width[16],
+        pcie[48];
     const struct vendor *vendor = NULL;
-    bool named;
+    bool has_vendor;
 
     read_property(root, device, "class", class, sizeof(class));
-    read_property(root, device, "vendor", id, sizeof(id));
+    read_property(root, device, "vendor", vendor_id, sizeof(vendor_id));
     for (size_t i = 0; i < sizeof(vendors) / sizeof(vendors[0]) && !vendor; i++)
-        if (!strncmp(class, "0x03", 4) && !strcmp(id, vendors[i].id))
+        if (!strncmp(class, "0x03", 4) && !strcmp(vendor_id, vendors[i].id))
             vendor = &vendors[i];
     if (!vendor)
         return false;
@@ -214,20 +215,21 @@ static bool describe_device(const char *root, const char *device, char *text, si
         snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus/%s/information", root, device);
         read_named_value(path, "Model", model, sizeof(model));
     }
-    named = strstr(model, vendor->name) != NULL;
+    has_vendor = strstr(model, vendor->name) != NULL;
     if (!*model)
-        snprintf(full, sizeof(full), "%s GPU of unknown model", vendor->name);
+        snprintf(full_name, sizeof(full_name), "%s GPU of unknown model", vendor->name);
     else
-        snprintf(full, sizeof(full), "%s%s%s", named ? "" : vendor->name, named ? "" : " ", model);
+        snprintf(full_name, sizeof(full_name), "%s%s%s", has_vendor ? "" : vendor->name,
+                 has_vendor ? "" : " ", model);
 
     /* The most that the device and its slot can do, because an idle link may be slower now. */
     read_property(root, device, "max_link_speed", speed, sizeof(speed));
     read_property(root, device, "max_link_width", width, sizeof(width));
     if (strtod(speed, NULL) > 0 && atoi(width) > 0 && atoi(width) < 255)
-        snprintf(link, sizeof(link), "PCIe %g GT/s x%d", strtod(speed, NULL), atoi(width));
+        snprintf(pcie, sizeof(pcie), "PCIe %g GT/s x%d", strtod(speed, NULL), atoi(width));
     else
-        snprintf(link, sizeof(link), "PCIe unknown");
-    text_put(text, size, "%s (%s, %s unknown)", TEXT_SHORT(full, 60), link, vendor->fabric);
+        snprintf(pcie, sizeof(pcie), "PCIe unknown");
+    text_put(text, size, "%s (%s, %s unknown)", TEXT_SHORT(full_name, 60), pcie, vendor->fabric);
     return true;
 }
 
@@ -272,14 +274,14 @@ static void hash_program(char hex[SHA256_HEX_BYTES])
     FILE *file = fopen("/proc/self/exe", "r");
     uint8_t bytes[1 << 14], hash[SHA256_BYTES];
     struct sha256 sum;
-    size_t n;
+    size_t count;
 
     hex[0] = 0;
     if (!file)
         return;
     sha256_init(&sum);
-    while ((n = fread(bytes, 1, sizeof(bytes), file)) > 0)
-        sha256_add(&sum, bytes, n);
+    while ((count = fread(bytes, 1, sizeof(bytes), file)) > 0)
+        sha256_add(&sum, bytes, count);
     fclose(file);
     sha256_end(&sum, hash);
     sha256_hex(hash, hex);
@@ -288,14 +290,14 @@ static void hash_program(char hex[SHA256_HEX_BYTES])
 static void describe_processor(struct host_facts *out)
 {
     const char *blas = blas_version() ? blas_version() : "no BLAS";
-    char kib[64];
+    char memory_kib[64];
     int major = 0, minor = 0, patch = 0;
 
     if (!read_named_value("/proc/cpuinfo", "model name", out->device, sizeof(out->device)))
         read_named_value("/proc/cpuinfo", "Processor", out->device, sizeof(out->device));
-    read_named_value("/proc/meminfo", "MemTotal", kib, sizeof(kib));
+    read_named_value("/proc/meminfo", "MemTotal", memory_kib, sizeof(memory_kib));
     out->free_bytes = allowance_free_bytes();
-    out->memory_gib = (uint32_t)((atoll(kib) + (1 << 19)) >> 20);
+    out->memory_gib = (uint32_t)((atoll(memory_kib) + (1 << 19)) >> 20);
     world_library(out->comm_library, sizeof(out->comm_library));
     /* "OpenBLAS 0.3.21 NO_LAPACKE ..." -> "OpenBLAS 0.3".  The whole text, with the kernels that
      * OpenBLAS uses, goes into the versions. */
@@ -310,13 +312,13 @@ static void describe_processor(struct host_facts *out)
 static void describe_gpu(int number, struct host_facts *out)
 {
     struct gpus gpus = gpus_here();
-    int own = number < 0 ? gpus_own(&gpus) : (gpus.count ? number % gpus.count : -1);
-    const struct gpu *gpu = &gpus.list[own < 0 ? 0 : own];
+    int index = number < 0 ? gpus_own(&gpus) : (gpus.count ? number % gpus.count : -1);
+    const struct gpu *gpu = &gpus.list[index < 0 ? 0 : index];
     char driver[32] = "";
     struct nvml *nvml;
 
     out->free_bytes = INT64_MAX;
-    if (own < 0)
+    if (index < 0)
         return;
     nvml = nvml_open(gpu->bus);
     out->free_bytes = (int64_t)gpu->bytes;
@@ -366,8 +368,8 @@ void machine_facts(const char *device, struct host_facts *out)
 
 /* Joins the different values of a text as "A / B", sorted, so that the order of hosts does not
  * matter. If one value is not known, `text` stays unchanged, which means not known. */
-static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, char *text,
-                 size_t size)
+static void join_values(const struct host_facts *facts, uint32_t ranks, size_t offset, char *text,
+                        size_t size)
 {
     const char *last = "", *next;
 
@@ -389,14 +391,14 @@ static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, 
     } while (next);
 }
 
-/* Counts the ranks that share the device memory of `one`, itself included. */
+/* Counts the ranks that share the device memory of `rank`, itself included. */
 static uint32_t ranks_beside(const struct host_facts *facts, uint32_t ranks,
-                             const struct host_facts *one)
+                             const struct host_facts *rank)
 {
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < ranks; i++)
-        count += !strcmp(facts[i].host, one->host) && !strcmp(facts[i].bus, one->bus);
+        count += !strcmp(facts[i].host, rank->host) && !strcmp(facts[i].bus, rank->bus);
     return count;
 }
 
@@ -419,14 +421,16 @@ static uint32_t units_of(const struct host_facts *f)
     return strcmp(f->backend, "cuda") ? f->cores : f->multiprocessors;
 }
 
-#define JOIN(from, to) join(facts, ranks, offsetof(struct host_facts, from), c.to, sizeof(c.to))
+/* Joins a text of all ranks into a text of the cluster `c`. */
+#define JOIN(from, to)                                                                             \
+    join_values(facts, ranks, offsetof(struct host_facts, from), c.to, sizeof(c.to))
 
 struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
                                uint32_t ranks_per_node)
 {
     struct cluster c = cluster_unknown();
-    int64_t least = INT64_MAX;
-    bool shared = false;
+    int64_t least_bytes = INT64_MAX;
+    bool any_shared = false;
 
     c.semantics = CLUSTER_SEMANTICS;
     snprintf(c.backend, sizeof(c.backend), "%s", *facts[0].backend ? facts[0].backend : "host");
@@ -437,16 +441,16 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     c.device_gib = facts[0].memory_gib;
     /* All ranks wait for the slowest one, and the smallest memory excludes plans. */
     for (uint32_t i = 0; i < ranks; i++) {
-        uint32_t beside = ranks_beside(facts, ranks, &facts[i]);
+        uint32_t sharing = ranks_beside(facts, ranks, &facts[i]);
         /* A fifth stays free for what contexts of ranks, wires and libraries take on a GPU. */
-        int64_t share = facts[i].free_bytes / beside / 10 * 8;
+        int64_t share_bytes = facts[i].free_bytes / sharing / 10 * 8;
 
         c.device_units =
             units_of(&facts[i]) < c.device_units ? units_of(&facts[i]) : c.device_units;
         c.device_gib = facts[i].memory_gib < c.device_gib ? facts[i].memory_gib : c.device_gib;
-        if (facts[i].free_bytes < INT64_MAX && share < least)
-            least = share;
-        shared |= *facts[i].bus && beside > 1;
+        if (facts[i].free_bytes < INT64_MAX && share_bytes < least_bytes)
+            least_bytes = share_bytes;
+        any_shared |= *facts[i].bus && sharing > 1;
     }
     /* "none" where there is no such link: an unknown field would make it another cluster each time.
      */
@@ -459,7 +463,7 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     JOIN(device, device);
     JOIN(comm_library, comm_library);
     JOIN(compute_library, compute_library);
-    if (shared) { /* their times are not those of ranks with a GPU each */
+    if (any_shared) { /* their times are not those of ranks with a GPU each */
         snprintf(c.link_inside, sizeof(c.link_inside), "one GPU, shared");
         snprintf(c.comm_library, sizeof(c.comm_library), "copies in one GPU");
     }
@@ -467,8 +471,8 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     JOIN(versions, versions);
     JOIN(environment, environment);
     JOIN(host, hosts);
-    if (least < INT64_MAX) /* else no host knows it */
-        c.memory_gib = floor((double)least * 0x1p-30 * 1000) / 1000;
+    if (least_bytes < INT64_MAX) /* else no host knows it */
+        c.memory_gib = floor((double)least_bytes * 0x1p-30 * 1000) / 1000;
     return c;
 }
 

@@ -9,8 +9,10 @@
 int model_engine_open(const struct cluster *cluster, int rank, uint64_t seed, struct world **world,
                       struct engine *engine)
 {
-    struct topology topology = { rank, (int)cluster->ranks, (int)cluster->ranks_per_node,
-                                 (int)cluster->ranks_per_rack };
+    struct topology topology = { .rank = rank,
+                                 .ranks = (int)cluster->ranks,
+                                 .ranks_per_node = (int)cluster->ranks_per_node,
+                                 .ranks_per_rack = (int)cluster->ranks_per_rack };
     struct device *device = NULL;
     struct wire *wire = NULL;
     int rc;

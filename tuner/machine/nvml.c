@@ -26,10 +26,10 @@ struct nvml {
 
 static void (*symbol(const struct nvml *nvml, const char *name))(void)
 {
-    void *found = nvml ? dlsym(nvml->library, name) : NULL;
+    void *address = nvml ? dlsym(nvml->library, name) : NULL;
     void (*function)(void);
 
-    memcpy(&function, &found,
+    memcpy(&function, &address,
            sizeof(function)); /* ISO C has no cast from a data pointer to a function pointer */
     return function;
 }
@@ -114,16 +114,16 @@ int nvml_mig(const struct nvml *nvml)
 
 int nvml_links(const struct nvml *nvml)
 {
-    int up = 0;
+    int links_up = 0;
 
-    for (unsigned i = 0; i < LINKS_MOST; i++) {
-        int state = read_indexed(nvml, "nvmlDeviceGetNvLinkState", i);
+    for (unsigned link = 0; link < LINKS_MOST; link++) {
+        int state = read_indexed(nvml, "nvmlDeviceGetNvLinkState", link);
 
         if (state < 0)
-            return i ? up : -1;
-        up += state == 1;
+            return link ? links_up : -1;
+        links_up += state == 1;
     }
-    return up;
+    return links_up;
 }
 
 int nvml_busy_percent(const struct nvml *nvml)

@@ -105,13 +105,13 @@ static int find_ranks(const struct place_setup *s, struct hosts *hosts, struct l
 int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_where *where,
                struct cluster *here)
 {
-    struct cluster alone;
+    struct cluster machine;
     uint32_t gpus;
 
     TRY(find_ranks(s, hosts, where));
     if (s->virtual.ranks) {
-        TRY(discover_place(where, s->device, 0, 0, &alone));
-        virtual_cluster(&s->virtual, s->ranks_per_node, s->ranks_per_rack, &alone, here);
+        TRY(discover_place(where, s->device, 0, 0, &machine));
+        virtual_cluster(&s->virtual, s->ranks_per_node, s->ranks_per_rack, &machine, here);
         return OK;
     }
     /* A trainer may share GPUs on purpose, but nobody should get such a table by surprise. */
@@ -125,16 +125,17 @@ int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_w
 
 int place_check_started(const struct place_setup *s, const struct world *world)
 {
-    const struct topology *t = world_topology(world);
+    const struct topology *topology = world_topology(world);
     int rc;
 
-    log_only(t->rank == 0); /* every rank finds the same fault in the same options */
+    log_only(topology->rank == 0); /* every rank finds the same fault in the same options */
     rc = check_virtual(s);
-    if (!rc && s->virtual.ranks && t->ranks > 1)
+    if (!rc && s->virtual.ranks && topology->ranks > 1)
         rc = fail(ERR_ARGUMENT, "--virtual-ranks is one process, but the launcher started %d",
-                  t->ranks);
-    if (!rc && s->ranks && s->ranks != (uint32_t)t->ranks)
-        rc = fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", s->ranks, t->ranks);
+                  topology->ranks);
+    if (!rc && s->ranks && s->ranks != (uint32_t)topology->ranks)
+        rc = fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", s->ranks,
+                  topology->ranks);
     log_only(true);
     return rc;
 }

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int make_room(uint32_t ranks, double **speeds)
+static int allocate_speeds(uint32_t ranks, double **speeds)
 {
     *speeds = calloc(ranks, sizeof(**speeds));
     return *speeds ? OK : fail(ERR_NOMEM, "the speeds of %u ranks", ranks);
@@ -17,25 +17,25 @@ static int make_room(uint32_t ranks, double **speeds)
 
 int speeds_parse(const char *list, double **speeds, uint32_t *ranks)
 {
-    const char *at = list;
+    const char *rest = list;
     uint32_t count = 1;
     double *parsed;
 
     for (const char *c = list; *c; c++)
         count += *c == ',';
 
-    TRY(make_room(count, &parsed));
-    for (uint32_t q = 0; q < count; q++) {
+    TRY(allocate_speeds(count, &parsed));
+    for (uint32_t rank = 0; rank < count; rank++) {
         char *end;
 
-        parsed[q] = strtod(at, &end);
-        if (end == at || *end != (q + 1 < count ? ',' : 0) || !(parsed[q] > 0) ||
-            isinf(parsed[q])) {
+        parsed[rank] = strtod(rest, &end);
+        if (end == rest || *end != (rank + 1 < count ? ',' : 0) || !(parsed[rank] > 0) ||
+            isinf(parsed[rank])) {
             free(parsed);
             return fail(ERR_ARGUMENT,
                         "--speeds %s: give one number above 0 per rank, with commas between", list);
         }
-        at = end + 1;
+        rest = end + 1;
     }
     *speeds = parsed;
     *ranks = count;
@@ -54,7 +54,7 @@ int speeds_from_database(const char *db, const struct cluster *here, double **sp
                     "the speeds of these ranks (%u) are not known: `moetune probe` measures them; "
                     "or give --speeds",
                     here->ranks);
-    TRY(make_room(here->ranks, speeds));
+    TRY(allocate_speeds(here->ranks, speeds));
     rank_speeds_list(known.rank_speeds_percent, *speeds);
     return OK;
 }
@@ -63,40 +63,40 @@ int speeds_from_database(const char *db, const struct cluster *here, double **sp
 static int find_speeds(const char *list, const struct cluster *here, uint32_t ranks,
                        double **speeds)
 {
-    uint32_t given;
+    uint32_t count;
 
     if (!list && here->ranks == ranks)
         return speeds_from_database(NULL, here, speeds);
     if (!list)
         return fail(ERR_ARGUMENT, "--shares speed: the speeds of ranks that do not exist are "
                                   "not known: give --speeds");
-    TRY(speeds_parse(list, speeds, &given));
-    if (given == ranks)
+    TRY(speeds_parse(list, speeds, &count));
+    if (count == ranks)
         return OK;
     free(*speeds);
     *speeds = NULL;
     return fail(ERR_ARGUMENT, "--speeds %s: these are %u speeds, but there are %u ranks", list,
-                given, ranks);
+                count, ranks);
 }
 
 int speeds_agree(struct world *world, const char *list, const struct place_setup *where,
                  uint32_t ranks, double **speeds)
 {
-    struct discovery found = { 0 };
-    double *mine = NULL;
+    struct discovery discovery = { 0 };
+    double *shared = NULL;
     int rc;
 
     if (!list)
-        TRY(discover(world, where->device, where->ranks_per_node, &found));
-    rc = world_topology(world)->rank == 0 ? find_speeds(list, &found.cluster, ranks, &mine)
-                                          : make_room(ranks, &mine);
-    discovery_free(&found);
+        TRY(discover(world, where->device, where->ranks_per_node, &discovery));
+    rc = world_topology(world)->rank == 0 ? find_speeds(list, &discovery.cluster, ranks, &shared)
+                                          : allocate_speeds(ranks, &shared);
+    discovery_free(&discovery);
     rc = world_settle(world, rc);
     if (!rc)
-        rc = world_broadcast(world, mine, ranks * sizeof(*mine));
+        rc = world_broadcast(world, shared, ranks * sizeof(*shared));
     if (rc)
-        free(mine);
+        free(shared);
     else
-        *speeds = mine;
+        *speeds = shared;
     return rc;
 }

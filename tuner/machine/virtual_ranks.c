@@ -24,7 +24,7 @@ const struct option_row virtual_rows[] = {
 };
 #undef AT
 
-enum { CTAS_MOST = 64 };
+enum { CTAS_MAX = 64, VIRTUAL_RANKS_MAX = 4096 };
 
 static uint32_t ranks_on_node(const struct virtual_options *o, uint32_t ranks_per_node)
 {
@@ -34,13 +34,13 @@ static uint32_t ranks_on_node(const struct virtual_options *o, uint32_t ranks_pe
 /* Reads --link: "400" or "400,50". */
 static int parse_link(const char *text, struct virtual_link *out)
 {
-    const char *end = text;
-    bool good = number_read(text, &end, &out->inside_gbs);
+    const char *rest = text;
+    bool is_valid = number_read(text, &rest, &out->inside_gbs);
 
     out->between_gbs = out->inside_gbs;
-    if (good && *end == ',')
-        good = number_read(end + 1, &end, &out->between_gbs);
-    if (!good || *end || !(out->inside_gbs >= 1e-3 && out->inside_gbs <= 1e5) ||
+    if (is_valid && *rest == ',')
+        is_valid = number_read(rest + 1, &rest, &out->between_gbs);
+    if (!is_valid || *rest || !(out->inside_gbs >= 1e-3 && out->inside_gbs <= 1e5) ||
         !(out->between_gbs >= 1e-3 && out->between_gbs <= 1e5))
         return fail(ERR_ARGUMENT, "--link %s: give GB/s as 400, or 400,50, from 0.001 to 100000",
                     text);
@@ -50,8 +50,10 @@ static int parse_link(const char *text, struct virtual_link *out)
 static struct topology topology_of(const struct virtual_options *o, uint32_t ranks_per_node,
                                    uint32_t ranks_per_rack)
 {
-    return (struct topology){ 0, (int)o->ranks, (int)ranks_on_node(o, ranks_per_node),
-                              (int)ranks_per_rack };
+    return (struct topology){ .rank = 0,
+                              .ranks = (int)o->ranks,
+                              .ranks_per_node = (int)ranks_on_node(o, ranks_per_node),
+                              .ranks_per_rack = (int)ranks_per_rack };
 }
 
 int virtual_check(const struct virtual_options *o, uint32_t ranks_per_node, uint32_t ranks_per_rack)
@@ -64,10 +66,10 @@ int virtual_check(const struct virtual_options *o, uint32_t ranks_per_node, uint
                    ? fail(ERR_ARGUMENT,
                           "--link and --copy-ctas belong to --virtual-ranks: give that, too")
                    : OK;
-    if (o->ranks < 2 || o->ranks > 4096)
+    if (o->ranks < 2 || o->ranks > VIRTUAL_RANKS_MAX)
         return fail(ERR_ARGUMENT, "--virtual-ranks %u: from 2 to 4096 are possible", o->ranks);
-    if (o->ctas > CTAS_MOST)
-        return fail(ERR_ARGUMENT, "--copy-ctas %u: at most %d", o->ctas, CTAS_MOST);
+    if (o->ctas > CTAS_MAX)
+        return fail(ERR_ARGUMENT, "--copy-ctas %u: at most %d", o->ctas, CTAS_MAX);
     if (o->ranks % ranks_on_node(o, ranks_per_node))
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", ranks_per_node,
                     o->ranks);
@@ -86,19 +88,19 @@ int virtual_check(const struct virtual_options *o, uint32_t ranks_per_node, uint
 void virtual_cluster(const struct virtual_options *o, uint32_t ranks_per_node,
                      uint32_t ranks_per_rack, const struct cluster *here, struct cluster *out)
 {
-    uint32_t m = ranks_on_node(o, ranks_per_node);
-    struct virtual_link link = { 0, 0, 0 };
+    uint32_t on_node = ranks_on_node(o, ranks_per_node);
+    struct virtual_link link = { .ctas = 0 };
     struct cluster c = *here;
 
     parse_link(o->link, &link);
     snprintf(c.backend, sizeof(c.backend), "virtual");
     c.ranks = o->ranks;
-    c.ranks_per_node = m;
-    c.nodes = o->ranks / m;
+    c.ranks_per_node = on_node;
+    c.nodes = o->ranks / on_node;
     c.ranks_per_rack = ranks_per_rack;
     snprintf(c.link_inside, sizeof(c.link_inside), "none");
     snprintf(c.link_between, sizeof(c.link_between), "none");
-    if (m > 1)
+    if (on_node > 1)
         snprintf(c.link_inside, sizeof(c.link_inside), "virtual %g GB/s", link.inside_gbs);
     if (c.nodes > 1)
         snprintf(c.link_between, sizeof(c.link_between), "virtual %g GB/s", link.between_gbs);
