@@ -65,8 +65,8 @@ static void become_program(const void *self)
     output = fcntl(output, F_DUPFD_CLOEXEC, ABOVE_BOTH);
     if (dup2(input, ITS_INPUT) < 0 || dup2(output, ITS_OUTPUT) < 0)
         _exit(126);
-    if (job->errors)
-        dup2(fileno(job->errors), STDERR_FILENO);
+    if (job->standard_error)
+        dup2(fileno(job->standard_error), STDERR_FILENO);
     setenv("MOETUNE_WINDOW", width, 1);
     setenv("MOETUNE_LAYER", job->layer, 1);
     set_or_unset("MOETUNE_SPACE", job->space);
@@ -77,8 +77,8 @@ static void become_program(const void *self)
 
 static void close_pipes(struct child *child)
 {
-    close(child->talk.to);
-    close(child->talk.from);
+    close(child->keeper.to);
+    close(child->keeper.from);
     close(child->its_input);
     close(child->its_output);
 }
@@ -86,75 +86,76 @@ static void close_pipes(struct child *child)
 int child_start(const struct child_job *job, struct child *out)
 {
     struct program_start start = { .job = job, .owner = getpid() };
-    int to[2], from[2];
+    int input[2], output[2];
 
-    if (pipe2(to, O_CLOEXEC))
+    if (pipe2(input, O_CLOEXEC))
         return fail(ERR_LAUNCH, "cannot make a pipe: %s", strerror(errno));
-    if (pipe2(from, O_CLOEXEC)) {
+    if (pipe2(output, O_CLOEXEC)) {
         int rc = fail(ERR_LAUNCH, "cannot make a pipe: %s", strerror(errno));
 
-        close(to[0]);
-        close(to[1]);
+        close(input[0]);
+        close(input[1]);
         return rc;
     }
-    fcntl(to[1], F_SETFL, O_NONBLOCK); /* do not wait for a program that does not read */
-    start.input = to[0];
-    start.output = from[1];
-    *out = (struct child){ .talk = { .to = to[1], .from = from[0] },
-                           .its_input = to[0],
-                           .its_output = from[1] };
+    fcntl(input[1], F_SETFL, O_NONBLOCK); /* do not wait for a program that does not read */
+    start.input = input[0];
+    start.output = output[1];
+    *out = (struct child){ .keeper = { .to = input[1], .from = output[0] },
+                           .its_input = input[0],
+                           .its_output = output[1] };
     fflush(NULL);
-    out->talk.pid = fork();
-    if (out->talk.pid == 0) {
+    out->keeper.pid = fork();
+    if (out->keeper.pid == 0) {
         setpgid(0, 0);
         keeper_become(start.owner, become_program, &start);
     }
-    if (out->talk.pid < 0) {
+    if (out->keeper.pid < 0) {
         close_pipes(out);
         *out = (struct child){ .its_input = -1 };
         return fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno));
     }
-    setpgid(out->talk.pid,
-            out->talk.pid); /* both processes set it, because either may come first */
+    setpgid(out->keeper.pid,
+            out->keeper.pid); /* both processes set it, because either may come first */
     return OK;
 }
 
 int child_read(struct child *child, bool about_to_end, char *line, size_t size)
 {
-    return launch_read(&child->talk, about_to_end ? LAST_READ_MS : READ_MS, line, size);
+    return launch_read(&child->keeper, about_to_end ? LAST_READ_MS : READ_MS, line, size);
 }
 
 int child_write(struct child *child, const char *line)
 {
-    return launch_write(&child->talk, line);
+    return launch_write(&child->keeper, line);
 }
 
 bool child_ended(const struct child *child)
 {
     siginfo_t info = { .si_pid = 0 };
 
-    return waitid(P_PID, (id_t)child->talk.pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
+    return waitid(P_PID, (id_t)child->keeper.pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
+           info.si_pid;
 }
 
 void child_stop(struct child *child)
 {
-    if (!child->talk.pid || child->stopped || child_ended(child))
+    if (!child->keeper.pid || child->stopped || child_ended(child))
         return;
     child->stopped = true;
-    kill(-child->talk.pid, SIGTERM);
+    kill(-child->keeper.pid, SIGTERM);
 }
 
 void child_end(struct child *child, int *exit_code, char *how, size_t size)
 {
     int status = 0;
 
-    if (!child->talk.pid)
+    if (!child->keeper.pid)
         return;
     child_stop(child);
     for (int ms = 0; child->stopped && ms < KEEPER_ENDS_MS && !child_ended(child); ms += 10)
         usleep(10000);
-    kill(-child->talk.pid, SIGKILL); /* also processes that it left behind */
-    waitpid(child->talk.pid, &status, 0);
+    kill(-child->keeper.pid, SIGKILL); /* also processes that it left behind */
+    waitpid(child->keeper.pid, &status, 0);
     close_pipes(child);
     *exit_code = !child->stopped && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     launch_describe_end(status, "the program", "the program", how, size);

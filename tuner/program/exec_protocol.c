@@ -127,7 +127,7 @@ static int run_launch(struct exec_protocol *v, struct launch_end *end)
         case LINE_TELL: learn_time(v, &line); break;
         case LINE_FAILED:
             rc = live_failed(v->live, s->failed_as, line.reason);
-            rc = rc == UNSUPPORTED ? OK : rc;
+            rc = rc == UNSUPPORTED ? OK : rc; /* this failure does not count yet */
             break;
         case LINE_STATUS: session_status(s, live_status(v->live)); break;
         case LINE_NONE: break;
@@ -138,15 +138,15 @@ static int run_launch(struct exec_protocol *v, struct launch_end *end)
 
 /* The program ended or fell silent in a step.  Blames the plan, unless it is the default plan or
  * the program may have died by chance. */
-static int blame(struct exec_protocol *v, const struct launch_end *end)
+static int blame_plan(struct exec_protocol *v, const struct launch_end *end)
 {
     struct session *s = &v->session;
-    bool usual = plan_is_default(&s->plan, &s->shape), tried = v->live->pending.sampled;
+    bool is_default = plan_is_default(&s->plan, &s->shape), was_sampled = v->live->pending.sampled;
     char why[LAUNCH_WHY_BYTES];
     int rc = UNSUPPORTED;
 
     launch_why(s, end, why);
-    if (!usual)
+    if (!is_default)
         rc = live_failed(v->live, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
     else if (end->hung || ++v->deaths > 1 + s->progress.steps / STEPS_PER_DEATH)
         return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
@@ -154,13 +154,16 @@ static int blame(struct exec_protocol *v, const struct launch_end *end)
          rc == UNSUPPORTED ? "; once more" : "");
     if (rc == UNSUPPORTED)
         return OK;
-    v->failures = tried ? 0 : v->failures + 1;
+    v->failures = was_sampled ? 0 : v->failures + 1;
     return v->failures < FAILURES_MAX
                ? OK
                : fail(ERR_LAUNCH, "the program failed %d times in a row: %s", FAILURES_MAX, why);
 }
 
-/* Runs one launch.  UNSUPPORTED: the program must be started again. */
+/* What run_once() returns if the program must be started again. */
+enum { START_AGAIN = UNSUPPORTED };
+
+/* Runs one launch. */
 static int run_once(struct exec_protocol *v)
 {
     const struct session *s = &v->session;
@@ -168,8 +171,8 @@ static int run_once(struct exec_protocol *v)
 
     TRY(run_launch(v, &end));
     if (s->running) {
-        TRY(blame(v, &end));
-        return UNSUPPORTED;
+        TRY(blame_plan(v, &end));
+        return START_AGAIN;
     }
     if (end.hung)
         return fail(ERR_LAUNCH, "the program fell silent outside of its steps");
@@ -226,7 +229,7 @@ static int tune_live(struct exec_protocol *v, const struct table_setup *setup)
     rc = live_open(setup, &v->live);
     if (!rc && !v->live->dictionary.store)
         rc = ERR_BUSY;
-    while (!rc && (rc = run_once(v)) == UNSUPPORTED)
+    while (!rc && (rc = run_once(v)) == START_AGAIN)
         rc = OK;
     for (uint32_t i = 0; !rc && open && i < v->live->buckets.count; i++) {
         const struct live_bucket *lb = v->live->buckets.items[i];
@@ -280,24 +283,24 @@ static int count_outcome(void *self, const struct trial_row *trial)
 static int print_failures(struct store *store, const struct exec_protocol *v)
 {
     const struct launches_report *r = &v->report;
-    struct outcomes all = { .space = v->request.declared }, one;
+    struct outcomes counts = { .space = v->request.declared }, failure;
 
-    if (!all.space)
+    if (!counts.space)
         return OK;
     TRY(store_trials(store, r->cluster, r->shape, v->session.buckets.window, UINT32_MAX,
-                     count_outcome, &all));
-    for (size_t axis = 0; axis < all.space->axes; axis++)
-        for (uint32_t value = 0; value < all.space->axis[axis].values; value++) {
-            uint32_t failed = all.failed[axis][value];
+                     count_outcome, &counts));
+    for (size_t axis = 0; axis < counts.space->axes; axis++)
+        for (uint32_t value = 0; value < counts.space->axis[axis].values; value++) {
+            uint32_t failed = counts.failed[axis][value];
 
-            if (!failed || all.ran[axis][value])
+            if (!failed || counts.ran[axis][value])
                 continue;
-            one = (struct outcomes){ .space = all.space, .axis = axis, .value = value };
+            failure = (struct outcomes){ .space = counts.space, .axis = axis, .value = value };
             TRY(store_trials(store, r->cluster, r->shape, v->session.buckets.window, UINT32_MAX,
-                             count_outcome, &one));
+                             count_outcome, &failure));
             printf("failed    %s=%s, wherever it was tried (%" PRIu32 " trial%s): %s\n",
-                   all.space->axis[axis].name, all.space->axis[axis].text[value], failed,
-                   failed == 1 ? "" : "s", UTF8_LINE(one.last.message));
+                   counts.space->axis[axis].name, counts.space->axis[axis].text[value], failed,
+                   failed == 1 ? "" : "s", UTF8_LINE(failure.last.message));
         }
     return OK;
 }
@@ -319,8 +322,8 @@ static int print_result(struct exec_protocol *v)
 {
     const struct launches_report *r = &v->report;
     struct store *store;
-    struct undecided undecided = { v->session.buckets.window, 0 };
-    unsigned words = 0;
+    struct undecided undecided = { .window = v->session.buckets.window };
+    unsigned legend_words = 0;
     int rc;
 
     TRY(store_read(v->path, &store));
@@ -331,14 +334,14 @@ static int print_result(struct exec_protocol *v)
         return rc < 0 ? rc : OK;
     }
     rc = tables_print(store, r->cluster, r->shape, v->session.buckets.window, &v->options->traffic,
-                      &words, stdout);
+                      &legend_words, stdout);
     if (rc == UNSUPPORTED)
         note("%s: nothing is decided yet", v->path);
     if (!rc)
         rc = store_entries(store, r->cluster, r->shape, count_undecided, &undecided);
     if (!rc) {
         printf("\n");
-        tables_legend(words, stdout);
+        tables_legend(legend_words, stdout);
         printf("\ntable     %s\n", v->path);
         rc = paste_next(&(struct tuned_table){
             .store = store,
@@ -378,24 +381,24 @@ static int tune_program(struct exec_protocol *v)
 {
     /* Trying plans delays no training here, so it may take all the time. */
     static const double no_limit = INFINITY;
-    const struct tune_options *o = v->options;
-    const struct declaration *d = v->request.declared;
-    const struct launches_report *r = &v->report;
+    const struct tune_options *options = v->options;
+    const struct declaration *space = v->request.declared;
+    const struct launches_report *report = &v->report;
     char cluster[CLUSTER_TEXT_BYTES];
     struct table_setup setup;
     int rc = OK, printed;
 
-    if (o->launch_steps && !d)
+    if (options->launch_steps && !space)
         return fail(ERR_ARGUMENT,
                     "--launch-steps %" PRIu32 ": it is for a program that has a "
                     "space of its own",
-                    o->launch_steps);
-    if (o->retune && !d)
+                    options->launch_steps);
+    if (options->retune && !space)
         return fail(ERR_ARGUMENT, "--exec without --space does not go with --retune: a bucket is "
                                   "measured again when the program's steps become slower");
-    TRY(store_path(o->setup.db, STORE_TO_WRITE, v->path, sizeof(v->path)));
+    TRY(store_path(options->setup.db, STORE_TO_WRITE, v->path, sizeof(v->path)));
     cluster_format(&v->request.cluster, cluster, sizeof(cluster));
-    if (o->misses.count)
+    if (options->misses.count)
         rc = list_demands(v);
     if (rc == UNSUPPORTED)
         note("everything that was asked for is in the table");
@@ -404,31 +407,31 @@ static int tune_program(struct exec_protocol *v)
     setup = (struct table_setup){ .path = v->path,
                                   .command = v->limits,
                                   .shape = v->session.shape,
-                                  .layer = o->implementation,
+                                  .layer = options->implementation,
                                   .cluster = cluster,
-                                  .axes = o->axes,
+                                  .axes = options->axes,
                                   .effort = v->request.effort,
                                   .window = v->session.buckets.window,
-                                  .seed = (uint32_t)o->setup.seed,
-                                  .store_flags = (o->setup.steal ? STORE_STEAL : 0u) |
-                                                 (o->setup.repair ? STORE_REPAIR : 0u),
+                                  .seed = (uint32_t)options->setup.seed,
+                                  .store_flags = (options->setup.steal ? STORE_STEAL : 0u) |
+                                                 (options->setup.repair ? STORE_REPAIR : 0u),
                                   .share = no_limit,
-                                  .margin = o->margin,
-                                  .harm = o->harm,
+                                  .margin = options->margin,
+                                  .harm = options->harm,
                                   .now_us = now_us,
                                   .demands = v->demands,
                                   .demand_count = v->demand_count };
-    rc = d ? tune_launches(&v->session, &setup, o, &v->report) : tune_live(v, &setup);
+    rc = space ? tune_launches(&v->session, &setup, options, &v->report) : tune_live(v, &setup);
     log_line_clear();
-    if (rc == ERR_LAUNCH && r->cluster)
+    if (rc == ERR_LAUNCH && report->cluster)
         note("%s.  To go on: %s",
              v->session.progress.steps ? "what is measured is kept"
                                        : "no step was timed in this run",
              v->go_on);
-    if ((rc && rc != ERR_CUT) || !r->cluster)
+    if ((rc && rc != ERR_CUT) || !report->cluster)
         return rc;
     printed = print_result(v);
-    if (!rc && r->buckets && !r->decided)
+    if (!rc && report->buckets && !report->decided)
         rc = fail(ERR_LAUNCH, "nothing is decided, and the same command would decide nothing");
     if (rc == ERR_CUT)
         note("cut off; what is measured is kept.  To go on: %s", v->go_on);
@@ -473,9 +476,9 @@ static int open_session(struct exec_protocol *v)
  * process. */
 static uint32_t default_ranks(const struct tune_options *o)
 {
-    bool named = !layer_options_none(&o->layer) || o->models.count || o->shapes.count;
+    bool layer_named = !layer_options_none(&o->layer) || o->models.count || o->shapes.count;
 
-    return named || !o->space || !strcmp(o->space, own_space_name) ? 4 : 1;
+    return layer_named || !o->space || !strcmp(o->space, own_space_name) ? 4 : 1;
 }
 
 struct cluster exec_machine(const struct tune_options *options)

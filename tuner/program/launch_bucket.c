@@ -141,7 +141,7 @@ bool launch_bucket_runs(const struct launch_bucket *lb)
 }
 
 /* Shows the bucket to its search, with the plans that can run in it. */
-static void visit(struct launch_bucket *lb)
+static void begin_search(struct launch_bucket *lb)
 {
     bool usable[SEARCH_ARMS_MAX] = { false };
 
@@ -154,67 +154,67 @@ int launch_bucket_join(struct launch_bucket *lb, struct launch_decision *joint, 
 {
     lb->watched.state = lb->demand ? BUCKET_OPEN : BUCKET_LEFT_OUT;
     lb->joint = lb->demand ? joint : NULL;
-    visit(lb);
+    begin_search(lb);
     lb->joint_index = launch_decision_add(joint, lb->dictionary.search, lb->demand ? weight : 0);
     return lb->joint_index < 0 ? lb->joint_index : OK;
 }
 
-int launch_bucket_decide_within(struct launch_bucket *lb, const uint32_t *launch_of,
-                                uint32_t launch)
+int launch_bucket_decide_within(struct launch_bucket *lb, const uint32_t *values_of,
+                                uint32_t values)
 {
     lb->joint = NULL;
     for (size_t arm = 0; arm < lb->dictionary.arm_count; arm++)
-        lb->bucket.attempts[arm].usable &= launch_of[arm] == launch;
+        lb->bucket.attempts[arm].usable &= values_of[arm] == values;
     return lb->watched.state == BUCKET_OPEN || lb->watched.state == BUCKET_NEW
                ? launch_bucket_begin(lb)
                : OK;
 }
 
 int launch_bucket_adopt(struct launch_bucket *lb, const struct launch_decision *joint,
-                        const uint32_t *launch_of, int launch)
+                        const uint32_t *values_of, int values)
 {
     struct dictionary *d = &lb->dictionary;
-    const struct entry_row *known = &lb->bucket.entry;
-    int arm = launch_decision_live_arm(joint, launch, lb->joint_index);
-    int known_arm = lb->bucket.known ? dictionary_arm(d, &known->plan) : -1;
+    const struct entry_row *old_entry = &lb->bucket.entry;
+    int arm = launch_decision_live_arm(joint, values, lb->joint_index);
+    int old_arm = lb->bucket.known ? dictionary_arm(d, &old_entry->plan) : -1;
     struct normal level;
     struct gain gain;
-    struct entry_row e;
+    struct entry_row entry;
 
     if (lb->watched.state == BUCKET_OPEN)
         lb->watched.state = BUCKET_DECIDED;
     lb->joint = NULL;
-    for (size_t i = 0; i < d->arm_count; i++)
-        lb->bucket.attempts[i].usable &= (int)launch_of[i] == launch;
+    for (size_t other_arm = 0; other_arm < d->arm_count; other_arm++)
+        lb->bucket.attempts[other_arm].usable &= (int)values_of[other_arm] == values;
     /* Under the default launch values only a proven plan replaces the default plan, and the joint
      * decision proves nothing there. */
-    if (arm < 0 || !bucket_count(&lb->bucket, arm) || (int)launch_of[d->default_arm] == launch) {
-        if (!lb->bucket.known || (known_arm >= 0 && (int)launch_of[known_arm] == launch))
+    if (arm < 0 || !bucket_count(&lb->bucket, arm) || (int)values_of[d->default_arm] == values) {
+        if (!lb->bucket.known || (old_arm >= 0 && (int)values_of[old_arm] == values))
             return OK;
         lb->bucket.known = false;
-        return store_entry_end(d->store, known, "the table has another launch");
+        return store_entry_end(d->store, old_entry, "the table has another launch");
     }
-    if (known_arm == arm && dictionary_holds(d, known, false))
+    if (old_arm == arm && dictionary_holds(d, old_entry, false))
         return OK;
     level = launch_decision_level(joint, lb->joint_index, arm);
     gain = launch_decision_gain(joint, lb->joint_index);
-    dictionary_begin_entry(d, lb->bucket.key.bucket, &e);
-    e.capacity = lb->bucket.capacity;
-    e.plan = d->arms[arm];
-    e.time_us = exp(level.mean) * 1e-3;
-    e.low_us = exp(level.mean - 1.96 * level.sd) * 1e-3;
-    e.high_us = exp(level.mean + 1.96 * level.sd) * 1e-3;
+    dictionary_begin_entry(d, lb->bucket.key.bucket, &entry);
+    entry.capacity = lb->bucket.capacity;
+    entry.plan = d->arms[arm];
+    entry.time_us = exp(level.mean) * 1e-3;
+    entry.low_us = exp(level.mean - 1.96 * level.sd) * 1e-3;
+    entry.high_us = exp(level.mean + 1.96 * level.sd) * 1e-3;
     /* The proof is of the launch values, over all buckets.  A bucket that loses by them gets an
      * entry without a gain. */
-    e.default_us = gain.value > 0 ? e.time_us / (1 - gain.value) : NAN;
-    e.gain = gain.value > 0 ? gain : (struct gain)GAIN_UNKNOWN;
-    e.bound = NAN;
-    e.samples = bucket_count(&lb->bucket, arm);
-    text_put(e.reason, sizeof(e.reason), "%s", search_reason_words[SEARCH_CERTAIN]);
-    text_put(e.decision, sizeof(e.decision), "%s", decision_words[DECISION_STATIC]);
+    entry.default_us = gain.value > 0 ? entry.time_us / (1 - gain.value) : NAN;
+    entry.gain = gain.value > 0 ? gain : (struct gain)GAIN_UNKNOWN;
+    entry.bound = NAN;
+    entry.samples = bucket_count(&lb->bucket, arm);
+    text_put(entry.reason, sizeof(entry.reason), "%s", search_reason_words[SEARCH_CERTAIN]);
+    text_put(entry.decision, sizeof(entry.decision), "%s", decision_words[DECISION_STATIC]);
     lb->provisional = false;
-    TRY(store_entry_put(d->store, &e, "measured in launches"));
-    lb->bucket.entry = e;
+    TRY(store_entry_put(d->store, &entry, "measured in launches"));
+    lb->bucket.entry = entry;
     lb->bucket.known = true;
     return OK;
 }
@@ -232,8 +232,8 @@ static bool is_harmless(const struct launch_bucket *lb, int arm)
 int launch_bucket_best_arm(const struct launch_bucket *lb, const struct launch_under_way *launch,
                            int nearest_arm)
 {
-    int best = lb->bucket.attempts[nearest_arm].usable ? nearest_arm : -1, other = -1;
-    double least = best < 0 ? NAN : bucket_median_ns(&lb->bucket, best);
+    int best_arm = lb->bucket.attempts[nearest_arm].usable ? nearest_arm : -1, fallback_arm = -1;
+    double least_ns = best_arm < 0 ? NAN : bucket_median_ns(&lb->bucket, best_arm);
 
     if (lb->watched.state == BUCKET_PINNED && lb->pinned >= 0 &&
         launch->values_of[lb->pinned] == launch->values && is_harmless(lb, lb->pinned))
@@ -243,15 +243,15 @@ int launch_bucket_best_arm(const struct launch_bucket *lb, const struct launch_u
 
         if (launch->values_of[arm] != launch->values)
             continue;
-        if (is_harmless(lb, arm) && (other < 0 || !lb->bucket.attempts[other].usable))
-            other = arm;
+        if (is_harmless(lb, arm) && (fallback_arm < 0 || !lb->bucket.attempts[fallback_arm].usable))
+            fallback_arm = arm;
         ns = lb->bucket.attempts[arm].usable ? bucket_median_ns(&lb->bucket, arm) : NAN;
-        if (ns < least || (isnan(least) && !isnan(ns))) {
-            least = ns;
-            best = arm;
+        if (ns < least_ns || (isnan(least_ns) && !isnan(ns))) {
+            least_ns = ns;
+            best_arm = arm;
         }
     }
-    return best >= 0 ? best : other;
+    return best_arm >= 0 ? best_arm : fallback_arm;
 }
 
 /* Returns whether the launch under way can give a sample of the arm, and has given none yet. */
@@ -275,15 +275,15 @@ enum launch_wish launch_bucket_wish(const struct launch_bucket *lb,
 
 void launch_bucket_use_launch(struct launch_bucket *lb, const struct launch_under_way *launch)
 {
-    bool among[SEARCH_ARMS_MAX];
+    bool showable[SEARCH_ARMS_MAX];
     enum decision_purpose purpose;
     int arm;
 
     if (lb->joint || lb->watched.state != BUCKET_OPEN || can_show(lb, launch, lb->wanted))
         return;
-    for (int i = 0; i < (int)lb->dictionary.arm_count; i++)
-        among[i] = can_show(lb, launch, i);
-    arm = decision_next_among(&lb->bucket.decision, among, &purpose);
+    for (int candidate_arm = 0; candidate_arm < (int)lb->dictionary.arm_count; candidate_arm++)
+        showable[candidate_arm] = can_show(lb, launch, candidate_arm);
+    arm = decision_next_among(&lb->bucket.decision, showable, &purpose);
     if (arm == DECISION_DONE)
         return;
     lb->wanted = arm;
@@ -293,7 +293,8 @@ void launch_bucket_use_launch(struct launch_bucket *lb, const struct launch_unde
 
 /* Writes the sample and its trial together.  The plan runs in another process, so the end of this
  * process in between would be no failure of the plan. */
-static int learn(struct launch_bucket *lb, const struct launch_under_way *launch, int64_t sample)
+static int learn_sample(struct launch_bucket *lb, const struct launch_under_way *launch,
+                        int64_t sample)
 {
     TRY(bucket_begin(&lb->bucket, lb->wanted, true));
     TRY(bucket_learn(&lb->bucket, lb->purpose, lb->wanted, sample));
@@ -314,17 +315,18 @@ int launch_bucket_add_step(struct launch_bucket *lb, const struct launch_under_w
     lb->arm = lb->wanted;
     if (!watched_add_step(&lb->watched, ns, steps, &sample))
         return OK;
-    TRY(learn(lb, launch, sample));
+    TRY(learn_sample(lb, launch, sample));
     TRY(ask_decision(lb));
     launch_bucket_use_launch(lb, launch);
     return OK;
 }
 
 int launch_bucket_finish_sample(struct launch_bucket *lb, const struct launch_under_way *launch,
-                                uint32_t least)
+                                uint32_t least_steps)
 {
-    return launch_bucket_wants(lb, launch) && lb->arm == lb->wanted && lb->watched.steps >= least
-               ? learn(lb, launch, watched_finish_sample(&lb->watched))
+    return launch_bucket_wants(lb, launch) && lb->arm == lb->wanted &&
+                   lb->watched.steps >= least_steps
+               ? learn_sample(lb, launch, watched_finish_sample(&lb->watched))
                : OK;
 }
 

@@ -61,15 +61,16 @@ int launch_bucket_begin(struct launch_bucket *lb);
 /* Adds the bucket to the joint decision, with this weight; 0 if no command wants it.  The caller
  * tells the decision the samples of earlier runs. */
 int launch_bucket_join(struct launch_bucket *lb, struct launch_decision *joint, double weight);
-/* Leaves the joint decision, which has chosen `launch`.  From now on the bucket decides by itself
- * among the plans with those launch values.  launch_of: by arm, index of its launch values. */
-int launch_bucket_decide_within(struct launch_bucket *lb, const uint32_t *launch_of,
-                                uint32_t launch);
-/* Leaves the joint decision, which has chosen `launch`, and writes its best plan here as the entry.
- * If no plan of that launch was sampled, it ends an entry with other launch values: a job cannot
- * run both. */
+/* Leaves the joint decision, which has chosen the launch values with the index `values`.  From now
+ * on the bucket decides by itself among the plans with these values.  values_of: by arm, index of
+ * its launch values. */
+int launch_bucket_decide_within(struct launch_bucket *lb, const uint32_t *values_of,
+                                uint32_t values);
+/* Leaves the joint decision, which has chosen the launch values with the index `values`, and writes
+ * the best plan with these values here as the entry.  If no such plan was sampled, it ends an entry
+ * with other launch values: a job cannot run both. */
 int launch_bucket_adopt(struct launch_bucket *lb, const struct launch_decision *joint,
-                        const uint32_t *launch_of, int launch);
+                        const uint32_t *values_of, int values);
 
 /* Returns whether any plan can run in the bucket. */
 bool launch_bucket_runs(const struct launch_bucket *lb);
@@ -98,10 +99,10 @@ int launch_bucket_best_arm(const struct launch_bucket *lb, const struct launch_u
 int launch_bucket_add_step(struct launch_bucket *lb, const struct launch_under_way *launch,
                            int64_t ns, uint32_t steps);
 
-/* Makes a sample of the steps that are gathered if there are at least `least`.  Used when the
+/* Makes a sample of the steps that are gathered if there are at least `least_steps`.  Used when the
  * program has ended. */
 int launch_bucket_finish_sample(struct launch_bucket *lb, const struct launch_under_way *launch,
-                                uint32_t least);
+                                uint32_t least_steps);
 
 /* After a launch: asks the decision what it wants next.  Writes the entry if the bucket is decided.
  */

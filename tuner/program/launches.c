@@ -22,26 +22,26 @@
 int launch_values_list(const struct declaration *d, const struct moe_plan *plans, size_t count,
                        uint32_t *values_of, struct launch_values **values, size_t *values_count)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct launch_values fresh = { .arm = (int)i, .nearest_arm = (int)i };
-        size_t w = 0;
+    for (size_t plan = 0; plan < count; plan++) {
+        const struct launch_values added = { .arm = (int)plan, .nearest_arm = (int)plan };
+        size_t index = 0;
 
-        while (d && w < *values_count &&
-               !declaration_same_launch(d, plans[i].choice, plans[(*values)[w].arm].choice))
-            w++;
-        if (w == *values_count)
-            ARRAY_APPEND(*values, *values_count, fresh);
-        else if (d && declaration_likeness(d, plans[i].choice) >
-                          declaration_likeness(d, plans[(*values)[w].nearest_arm].choice))
-            (*values)[w].nearest_arm = (int)i;
-        values_of[i] = (uint32_t)w;
+        while (d && index < *values_count &&
+               !declaration_same_launch(d, plans[plan].choice, plans[(*values)[index].arm].choice))
+            index++;
+        if (index == *values_count)
+            ARRAY_APPEND(*values, *values_count, added);
+        else if (d && declaration_likeness(d, plans[plan].choice) >
+                          declaration_likeness(d, plans[(*values)[index].nearest_arm].choice))
+            (*values)[index].nearest_arm = (int)plan;
+        values_of[plan] = (uint32_t)index;
     }
     return OK;
 }
 
 int launch_values_next(const struct launch_values *values, size_t count, uint32_t launches)
 {
-    double most = 0;
+    double highest_urgency = 0;
     int next = -1;
 
     for (size_t i = 0; i < count; i++) {
@@ -49,8 +49,9 @@ int launch_values_next(const struct launch_values *values, size_t count, uint32_
         bool was_last = launches && values[i].last == launches;
         bool next_was_last = launches && next >= 0 && values[next].last == launches;
 
-        if (urgency > 0 && (next < 0 || next_was_last || (urgency > most && !was_last))) {
-            most = urgency;
+        if (urgency > 0 &&
+            (next < 0 || next_was_last || (urgency > highest_urgency && !was_last))) {
+            highest_urgency = urgency;
             next = (int)i;
         }
     }
@@ -80,42 +81,42 @@ int launch_command(const char *command, const struct declaration *d, uint32_t ch
 {
     char *text = NULL;
     size_t size, length;
-    FILE *to = open_memstream(&text, &size);
-    int rc = to ? OK : fail(ERR_NOMEM, "a command line");
+    FILE *stream = open_memstream(&text, &size);
+    int rc = stream ? OK : fail(ERR_NOMEM, "a command line");
 
-    if (to && !d) {
-        fputs(command, to);
+    if (stream && !d) {
+        fputs(command, stream);
         command = "";
     }
     while (!rc && *command) {
         if (command[0] == '{' && (length = braced_length(command + 1)) &&
             command[length + 1] == '}') {
-            fprintf(to, "%.*s", (int)length, command + 1);
+            fprintf(stream, "%.*s", (int)length, command + 1);
             command += length + 2;
         } else if (command[0] == '$' && (length = braced_length(command + 1))) {
-            fprintf(to, "%.*s", (int)length + 1, command);
+            fprintf(stream, "%.*s", (int)length + 1, command);
             command += length + 1;
         } else if ((length = braced_length(command))) {
             size_t axis = declaration_axis(d, command + 1, length - 2);
-            int word = (int)length - 2;
+            int word_length = (int)length - 2;
 
             if (axis == d->axes)
                 rc = fail(ERR_ARGUMENT,
                           "--exec: {%.*s} is no axis of %s; {{%.*s}} stands for the word in braces",
-                          word, command + 1, d->name, word, command + 1);
+                          word_length, command + 1, d->name, word_length, command + 1);
             else if (!d->axis[axis].restart)
                 rc = fail(ERR_ARGUMENT,
                           "--exec: {%s} varies while the program runs: the answer \"plan\" names "
                           "it; declare it \"restart\", or take it out of the command line",
                           d->axis[axis].name);
             else
-                fputs(value_of(d, choice, axis), to);
+                fputs(value_of(d, choice, axis), stream);
             command += length;
         } else {
-            fputc(*command++, to);
+            fputc(*command++, stream);
         }
     }
-    if (to && fclose(to) && !rc)
+    if (stream && fclose(stream) && !rc)
         rc = fail(ERR_NOMEM, "a command line");
     if (rc)
         free(text);
@@ -148,13 +149,13 @@ bool watched_add_step(struct watched_bucket *watched, int64_t ns, uint32_t steps
 
 int64_t watched_finish_sample(struct watched_bucket *watched)
 {
-    double values[TUNE_LAUNCH_STEPS_MAX], most, mean = 0, log_mean = 0;
+    double values[TUNE_LAUNCH_STEPS_MAX], ns_max, mean = 0, log_mean = 0;
 
     for (uint32_t i = 0; i < watched->steps; i++)
         values[i] = (double)watched->ns[i];
-    most = 2 * median_of(values, watched->steps);
+    ns_max = 2 * median_of(values, watched->steps);
     for (uint32_t i = 0; i < watched->steps; i++) {
-        values[i] = fmax(1, fmin(values[i], most));
+        values[i] = fmax(1, fmin(values[i], ns_max));
         mean += values[i] / watched->steps;
         log_mean += log(values[i]) / watched->steps;
     }
@@ -176,9 +177,9 @@ bool watched_count_miss(struct watched_bucket *watched)
 bool watch_awaits(const struct launch_watch *w, const struct watched_bucket *watched,
                   size_t buckets, bool on_occasion, uint64_t ask)
 {
-    uint64_t rounds = (uint64_t)(on_occasion ? OCCASION_SAMPLES : WAIT_SAMPLES) * w->least;
+    uint64_t asks_max = (uint64_t)(on_occasion ? OCCASION_SAMPLES : WAIT_SAMPLES) * w->least;
 
-    return ask - watched->last_ask < (watched->seen ? rounds * buckets : rounds);
+    return ask - watched->last_ask < (watched->seen ? asks_max * buckets : asks_max);
 }
 
 bool watch_explores(const struct launch_watch *w, uint64_t ask)
@@ -226,28 +227,30 @@ void launch_cost_ended(struct launch_cost *c, int64_t now_ns)
 /* A sample of n steps costs o + n c, and its variance is l^2 + v / n: o is the cost of a launch, c
  * that of a step, l the difference between launches, v the variance of steps.  The product of the
  * two is least at n = sqrt(o v / c) / l, and nearly flat around it.  The function takes the least n
- * whose product is at most `dearer` times that: small samples can be spent where they matter. */
+ * whose product is at most `dearer` times that: small samples can be spent where they matter.  In
+ * the code n, o, c and v are `steps`, `launch_ns`, `step_ns` and `step_variance`. */
 uint32_t launch_pace(const struct launch_cost *c, const struct watched_bucket *buckets)
 {
     static const double launch_sd = 0.02; /* l: of log(ns) between launches */
     /* A prior for v: as if so many steps had this standard deviation of log(ns). */
     static const double prior_steps = 4, prior_sd = 0.05;
     static const double dearer = 1.25;
-    double v =
+    double step_variance =
         (buckets->squares + prior_steps * prior_sd * prior_sd) / (prior_steps + buckets->spare);
-    double of_launch, of_step, least, best;
-    uint32_t n = LAUNCH_STEPS_LEAST;
+    double launch_ns, step_ns, least_product, best_steps;
+    uint32_t steps = LAUNCH_STEPS_LEAST;
 
     if (!buckets->samples || !(c->inside_ns > 0))
-        return n;
-    of_launch = c->outside_ns / buckets->samples;
-    of_step = c->inside_ns / (double)(buckets->samples + buckets->spare);
-    least = pow(launch_sd * sqrt(of_launch) + sqrt(of_step * v), 2);
-    best = sqrt(of_launch * v / of_step) / launch_sd;
-    while (n < fmin(best, TUNE_LAUNCH_STEPS_MAX) &&
-           (of_launch + n * of_step) * (launch_sd * launch_sd + v / n) > dearer * least)
-        n++;
-    return n;
+        return steps;
+    launch_ns = c->outside_ns / buckets->samples;
+    step_ns = c->inside_ns / (double)(buckets->samples + buckets->spare);
+    least_product = pow(launch_sd * sqrt(launch_ns) + sqrt(step_ns * step_variance), 2);
+    best_steps = sqrt(launch_ns * step_variance / step_ns) / launch_sd;
+    while (steps < fmin(best_steps, TUNE_LAUNCH_STEPS_MAX) &&
+           (launch_ns + steps * step_ns) * (launch_sd * launch_sd + step_variance / steps) >
+               dearer * least_product)
+        steps++;
+    return steps;
 }
 
 /* ---- answers to the program */
@@ -259,7 +262,7 @@ size_t launches_side(const struct launches *l)
 
 /* Returns whether the launch may still show something: a bucket that the client wants, or one that
  * nobody knows. */
-static bool goes_on(const struct launches *l, uint64_t ask)
+static bool may_show_more(const struct launches *l, uint64_t ask)
 {
     for (size_t i = 0; i < l->bucket_count; i++) {
         enum launch_wish wish = l->client->wish(l->self, l->buckets[i]);
@@ -278,22 +281,22 @@ static int answer_ask(struct launches *l, const struct program_line *line)
     struct moe_plan plan;
     int rc = UNSUPPORTED;
     uint32_t bucket = 0;
-    size_t i = 0;
+    size_t index = 0;
 
     buckets_find(s->buckets, line->key, line->class_thousandths / 1e3, &bucket);
     l->any_ask = true;
     launch_cost_question(&l->cost, host_clock_ns());
-    while (i < l->bucket_count && l->buckets[i]->bucket != bucket)
-        i++;
-    if (i == l->bucket_count) {
+    while (index < l->bucket_count && l->buckets[index]->bucket != bucket)
+        index++;
+    if (index == l->bucket_count) {
         TRY(l->client->add_bucket(l->self, bucket));
         l->watch.newest = ask;
     }
-    l->buckets[i]->last_ask = ask;
-    l->buckets[i]->seen = true;
-    if (goes_on(l, ask)) {
-        l->asked = l->buckets[i];
-        rc = l->client->choose_plan(l->self, l->asked, &plan);
+    l->buckets[index]->last_ask = ask;
+    l->buckets[index]->seen = true;
+    if (may_show_more(l, ask)) {
+        l->asked = l->buckets[index];
+        rc = l->client->choose_plan(l->self, l->asked, &plan); /* UNSUPPORTED: end the launch */
     }
     if (rc && rc != UNSUPPORTED)
         return rc;
@@ -382,7 +385,7 @@ uint32_t launches_wanted(const struct launches *l)
 
 /* Has the client learn how the launch ended, and gives up buckets that launches do not show.  An
  * error ends launches_run(). */
-static int judge_end(struct launches *l, const struct launch_end *end)
+static int judge_launch_end(struct launches *l, const struct launch_end *end)
 {
     const struct session *s = l->session;
 
@@ -446,14 +449,14 @@ int launches_run(struct launches *l)
         if (l->client->finish_samples && (!rc || rc == ERR_CUT))
             rc = l->client->finish_samples(l->self, rc == ERR_CUT) ? ERR_IO : rc;
         TRY(rc);
-        TRY(judge_end(l, &end));
+        TRY(judge_launch_end(l, &end));
     }
 }
 
 int launches_open(struct launches *l)
 {
     const struct declaration *space = l->session->buckets.declared;
-    struct launch_values *all;
+    struct launch_values *every_side;
     size_t count;
     char *command;
 
@@ -462,12 +465,12 @@ int launches_open(struct launches *l)
     TRY(launch_values_list(space, l->plans, l->plan_count, l->values_of, &l->values,
                            &l->values_count));
     count = l->values_count;
-    all = realloc(l->values, l->sides * count * sizeof(*all));
-    if (!all)
+    every_side = realloc(l->values, l->sides * count * sizeof(*every_side));
+    if (!every_side)
         return fail(ERR_NOMEM, "launch values");
     for (size_t i = 1; i < l->sides; i++)
-        memcpy(all + i * count, all, count * sizeof(*all));
-    l->values = all;
+        memcpy(every_side + i * count, every_side, count * sizeof(*every_side));
+    l->values = every_side;
     l->values_count = l->sides * count;
     l->now.values_of = l->values_of;
     return OK;

@@ -14,7 +14,7 @@
 
 /* One line while it is read.  All pointers are borrowed. */
 struct line_reader {
-    const char *at; /* what is not read yet */
+    const char *rest; /* what is not read yet */
     const struct declaration *space;
     struct program_line *line;
     char *why; /* LINE_WHY_BYTES: what is wrong with the line */
@@ -39,18 +39,18 @@ static bool next_word(struct line_reader *r, char *word, size_t size)
 {
     size_t length;
 
-    r->at += strspn(r->at, " \t\r");
-    length = strcspn(r->at, " \t\r");
-    if (!text_put(word, size, "%.*s", (int)length, r->at) || !length)
+    r->rest += strspn(r->rest, " \t\r");
+    length = strcspn(r->rest, " \t\r");
+    if (!text_put(word, size, "%.*s", (int)length, r->rest) || !length)
         return false;
-    r->at += length;
+    r->rest += length;
     return true;
 }
 
 static bool is_at_end(struct line_reader *r)
 {
-    r->at += strspn(r->at, " \t\r");
-    return !*r->at;
+    r->rest += strspn(r->rest, " \t\r");
+    return !*r->rest;
 }
 
 /* ---- ask */
@@ -58,7 +58,7 @@ static bool is_at_end(struct line_reader *r)
 static bool read_ask(struct line_reader *r)
 {
     const struct declaration *d = r->space;
-    const unsigned long long most = d ? INT64_MAX : UINT32_MAX;
+    const unsigned long long key_max = d ? INT64_MAX : UINT32_MAX;
     unsigned long long key;
     char digits[32], word[64], *end;
     double class;
@@ -67,9 +67,9 @@ static bool read_ask(struct line_reader *r)
         return refuse(r, d ? "ask KEY: %s must be a number" : "ask CAPACITY: %s must be a number",
                       d ? d->key : "the capacity");
     key = strtoull(digits, &end, 10);
-    if (*end || key > most)
+    if (*end || key > key_max)
         return refuse(r, "ask %s: a whole number up to %llu is wanted", TEXT_SHORT(digits, 20),
-                      most);
+                      key_max);
     r->line->key = key;
     if (!d || !*d->class_name)
         return is_at_end(r) || refuse(r, "ask KEY: only one number is wanted");
@@ -86,11 +86,11 @@ static bool read_ask(struct line_reader *r)
 
 static bool is_name(const char *text, size_t length)
 {
-    bool good = length && length < LINE_NAME_BYTES && !isdigit((unsigned char)*text);
+    bool is_valid = length && length < LINE_NAME_BYTES && !isdigit((unsigned char)*text);
 
     for (size_t i = 0; i < length; i++)
-        good &= isalnum((unsigned char)text[i]) || strchr("_.-", text[i]);
-    return good;
+        is_valid &= isalnum((unsigned char)text[i]) || strchr("_.-", text[i]);
+    return is_valid;
 }
 
 /* Reads "memory=BYTES" or "NAME=NUMBER". */
@@ -99,12 +99,12 @@ static bool read_named(struct line_reader *r, const char *word)
     size_t length = strcspn(word, "=");
     const char *value = word + length + 1;
     struct program_line *line = r->line;
-    struct named_number n = { "", 0 };
+    struct named_number number = { .value = 0 };
 
     if (!word[length] || !is_name(word, length))
         return refuse(r, "tell: \"%s\" is no NAME=NUMBER", TEXT_SHORT(word, 40));
-    text_put(n.name, sizeof(n.name), "%.*s", (int)length, word);
-    if (!strcmp(n.name, "memory")) {
+    text_put(number.name, sizeof(number.name), "%.*s", (int)length, word);
+    if (!strcmp(number.name, "memory")) {
         if (!strcmp(value, "0"))
             line->memory_bytes = 0;
         else if (!bytes_read(value, &line->memory_bytes))
@@ -112,16 +112,16 @@ static bool read_named(struct line_reader *r, const char *word)
                           TEXT_SHORT(value, 30));
         return true;
     }
-    if (!number_read(value, NULL, &n.value))
+    if (!number_read(value, NULL, &number.value))
         /* A value that is no number breaks a guard, but the line is read. */
-        n.value = NAN;
+        number.value = NAN;
     for (size_t i = 0; i < line->numbers; i++)
-        if (!strcmp(line->number[i].name, n.name))
-            return refuse(r, "tell: the line names %s twice", n.name);
+        if (!strcmp(line->number[i].name, number.name))
+            return refuse(r, "tell: the line names %s twice", number.name);
     if (line->numbers == LINE_NUMBERS_MAX)
-        return refuse(r, "tell: %s is one number too many, %d are allowed", n.name,
+        return refuse(r, "tell: %s is one number too many, %d are allowed", number.name,
                       LINE_NUMBERS_MAX);
-    line->number[line->numbers++] = n;
+    line->number[line->numbers++] = number;
     return true;
 }
 
@@ -145,7 +145,7 @@ static bool read_tell(struct line_reader *r)
 bool program_line_read(const char *line, const struct declaration *space, struct program_line *out,
                        char why[LINE_WHY_BYTES])
 {
-    struct line_reader r = { line, space, out, why };
+    struct line_reader r = { .rest = line, .space = space, .line = out, .why = why };
     char word[16];
 
     *out = (struct program_line){ .word = LINE_ASK };
@@ -161,7 +161,7 @@ bool program_line_read(const char *line, const struct declaration *space, struct
     }
     if (!strcmp(word, "failed")) {
         out->word = LINE_FAILED;
-        out->reason = is_at_end(&r) ? "the program could not run it" : r.at;
+        out->reason = is_at_end(&r) ? "the program could not run it" : r.rest;
         return true;
     }
     if (!strcmp(word, "status")) {

@@ -1,5 +1,8 @@
 /* Reads the lines of a program and sends an answer to each.  Notices when the program ends or falls
- * silent. */
+ * silent.
+ *
+ * UNSUPPORTED is no failure in this file: parse_line() and answer_error() return it if the line
+ * needs nothing from the caller, session_next() if the launch has ended. */
 #include "session.h"
 
 #include "host.h"
@@ -39,17 +42,17 @@ const char *session_key_name(const struct session *s)
 }
 
 const char *session_bucket_text(const struct session *s, uint32_t bucket,
-                                char room[BUCKETS_TEXT_BYTES])
+                                char text[BUCKETS_TEXT_BYTES])
 {
     const char *keys = BUCKETS_TEXT(s->buckets, bucket, bucket);
 
     if (s->buckets.declared)
-        text_put(room, BUCKETS_TEXT_BYTES, "%s %s", buckets_key_name(s->buckets), keys);
+        text_put(text, BUCKETS_TEXT_BYTES, "%s %s", buckets_key_name(s->buckets), keys);
     else if (s->buckets.window == 1)
-        text_put(room, BUCKETS_TEXT_BYTES, "c=%u", bucket);
+        text_put(text, BUCKETS_TEXT_BYTES, "c=%u", bucket);
     else
-        text_put(room, BUCKETS_TEXT_BYTES, "c=%s", keys);
-    return room;
+        text_put(text, BUCKETS_TEXT_BYTES, "c=%s", keys);
+    return text;
 }
 
 /* ---- answers: one line each */
@@ -93,7 +96,7 @@ void session_status(struct session *s, struct moetune_status now)
 /* Ends the step under way.  A "tell" that breaks a limit becomes a "failed". */
 static void end_step(struct session *s, struct program_line *line)
 {
-    size_t kept_guards = 0;
+    size_t guards_kept = 0;
 
     s->running = false;
     snprintf(s->answer, sizeof(s->answer), "ok");
@@ -105,9 +108,9 @@ static void end_step(struct session *s, struct program_line *line)
         text_put(s->why, sizeof(s->why), "needs %.2f MiB, %.2f are allowed",
                  (double)line->memory_bytes * 0x1p-20, (double)s->memory_bytes * 0x1p-20);
     } else {
-        while (kept_guards < s->guard_count && !guard_broken(&s->guards[kept_guards], line, s->why))
-            kept_guards++;
-        if (kept_guards == s->guard_count)
+        while (guards_kept < s->guard_count && !guard_broken(&s->guards[guards_kept], line, s->why))
+            guards_kept++;
+        if (guards_kept == s->guard_count)
             return;
     }
     note("%s=%" PRIu64 " %s: %s", session_key_name(s), s->key, PLAN_WORDS(&s->plan), s->why);
@@ -131,44 +134,44 @@ static double patience_s(const struct session *s)
 static void copy_errors(struct session *s)
 {
     char bytes[4096];
-    ssize_t n;
+    ssize_t count;
 
     while (s->standard_error &&
-           (n = pread(fileno(s->standard_error), bytes, sizeof(bytes), s->copied_bytes)) > 0) {
+           (count = pread(fileno(s->standard_error), bytes, sizeof(bytes), s->copied_bytes)) > 0) {
         log_line_clear();
-        fwrite(bytes, 1, (size_t)n, stderr);
-        s->copied_bytes += n;
+        fwrite(bytes, 1, (size_t)count, stderr);
+        s->copied_bytes += count;
     }
 }
 
 /* Writes the last lines of the program's standard error as "A | B".  It leaves out the long report
  * that torchrun writes when a rank ended, and prints only once what each rank writes. */
-static void copy_last_lines(const struct session *s, char *room, size_t size)
+static void copy_last_lines(const struct session *s, char *text, size_t size)
 {
     static const char torchrun[] = "torch/distributed/elastic/multiprocessing/api.py:";
-    enum { SHOWN = 300 };
-    char tail[16384], *rest = tail, *line, *summary;
-    off_t end = lseek(fileno(s->standard_error), 0, SEEK_END), most = sizeof(tail) - 1;
-    off_t from = end > most ? end - most : 0;
-    ssize_t n = pread(fileno(s->standard_error), tail, sizeof(tail) - 1, from);
+    enum { SHOWN_BYTES = 300 };
+    char tail[16384], *next_line = tail, *line, *summary;
+    off_t file_end = lseek(fileno(s->standard_error), 0, SEEK_END), tail_bytes = sizeof(tail) - 1;
+    off_t begin = file_end > tail_bytes ? file_end - tail_bytes : 0;
+    ssize_t count = pread(fileno(s->standard_error), tail, sizeof(tail) - 1, begin);
     size_t length;
 
-    tail[n > 0 ? n : 0] = 0;
+    tail[count > 0 ? count : 0] = 0;
     summary = strstr(tail, torchrun);
     while (summary && summary > tail && summary[-1] != '\n')
         summary--;
     if (summary && summary > tail)
         *summary = 0;
     length = strlen(tail);
-    if (length >= SHOWN) {
-        rest = tail + length - (SHOWN - 1);
-        if (strchr(rest, '\n')) /* the first line is cut: drop it */
-            strsep(&rest, "\n");
+    if (length >= SHOWN_BYTES) {
+        next_line = tail + length - (SHOWN_BYTES - 1);
+        if (strchr(next_line, '\n')) /* the first line is cut: drop it */
+            strsep(&next_line, "\n");
     }
-    while ((line = strsep(&rest, "\n"))) {
+    while ((line = strsep(&next_line, "\n"))) {
         line += strspn(line, " \t\r");
-        if (*line && !strstr(room, line))
-            text_add(room, size, "%s%s", *room ? " | " : "", line);
+        if (*line && !strstr(text, line))
+            text_add(text, size, "%s%s", *text ? " | " : "", line);
     }
 }
 
@@ -225,13 +228,13 @@ int session_start(struct session *s, const char *command, const char *plan, bool
                              .window = s->buckets.window,
                              .space = s->buckets.declared ? s->buckets.declared->text : NULL,
                              .plan = plan,
-                             .errors = hold_errors ? tmpfile() : NULL };
+                             .standard_error = hold_errors ? tmpfile() : NULL };
 
     s->hung = s->default_unfit = s->running = s->dismissed = false;
     s->asks = 0;
     s->late_lines = 0;
     *s->answer = 0;
-    s->standard_error = job.errors;
+    s->standard_error = job.standard_error;
     s->copied_bytes = 0;
     if (s->ending_ns && time_is_up(s)) /* the first launch always starts */
         return ERR_CUT;
@@ -282,15 +285,15 @@ int session_next(struct session *s, struct program_line *out)
 
 int session_end(struct session *s, int rc, struct launch_end *out)
 {
-    int64_t begun_ns = host_clock_ns(), took_ns;
+    int64_t ending_begun_ns = host_clock_ns(), took_ns;
     bool by_itself; /* the program ended before child_stop() */
 
     *out = (struct launch_end){ .hung = s->hung };
     rc = rc == UNSUPPORTED ? OK : rc;
     child_stop(&s->child);
-    by_itself = s->child.talk.pid && !s->child.stopped;
+    by_itself = s->child.keeper.pid && !s->child.stopped;
     child_end(&s->child, &out->exit_code, out->how, sizeof(out->how));
-    took_ns = host_clock_ns() - begun_ns;
+    took_ns = host_clock_ns() - ending_begun_ns;
     if (!by_itself && took_ns > s->ending_ns)
         s->ending_ns = took_ns;
     if (s->standard_error && !s->any_line && !rc && !out->hung)

@@ -47,7 +47,8 @@ struct session {
     int64_t ending_ns;  /* the longest time that it took to end a launch; the deadline is earlier by
                          * this */
 
-    /* Of the launch under way. */
+    /* Of the launch under way.  `running` and `dismissed` are never both true.  If both are false,
+     * the program is between two steps. */
     FILE *standard_error; /* holds the program's standard error; NULL: it goes to ours */
     off_t copied_bytes;   /* of standard_error to ours */
     struct child child;
@@ -81,9 +82,9 @@ void session_catch_signals(void);
 /* Returns the name of the key in messages: that of the space, or "c". */
 const char *session_key_name(const struct session *session);
 /* Writes a bucket as messages name it: "tokens 65-256 skew <=1.25", "c=128-255" or "c=5".  Returns
- * `room`. */
+ * `text`. */
 const char *session_bucket_text(const struct session *session, uint32_t bucket,
-                                char room[BUCKETS_TEXT_BYTES]);
+                                char text[BUCKETS_TEXT_BYTES]);
 #define SESSION_BUCKET(session, bucket)                                                            \
     session_bucket_text(session, bucket, (char[BUCKETS_TEXT_BYTES]){ 0 })
 

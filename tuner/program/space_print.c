@@ -8,8 +8,8 @@ enum { BUCKET_TEXT_BYTES = 96 };
 void space_print(const struct declaration *d, FILE *to)
 {
     char tag[DECLARATION_TAG_BYTES], text[DECLARATION_PLAN_BYTES], bucket[BUCKET_TEXT_BYTES];
-    bool by_ranks = false;
-    uint32_t launches = 0; /* sets of launch values among the legal plans */
+    bool needs_name_ranks = false;
+    uint32_t launch_values = 0; /* sets of launch values among the legal plans */
 
     fprintf(to, "space     %s\n", declaration_tag(d, tag));
     for (size_t i = 0; i < d->axes; i++) {
@@ -22,18 +22,18 @@ void space_print(const struct declaration *d, FILE *to)
                 axis->restart ? "needs a restart" : "live");
     }
     for (uint32_t i = 0; i < d->plans; i++) {
-        uint32_t before = 0;
+        uint32_t earlier = 0;
 
-        while (before < i && !declaration_same_launch(d, d->plan[before], d->plan[i]))
-            before++;
-        launches += before == i;
+        while (earlier < i && !declaration_same_launch(d, d->plan[earlier], d->plan[i]))
+            earlier++;
+        launch_values += earlier == i;
     }
     fprintf(to, "plans     %u legal, of %u combinations; %u sets of launch values\n", d->plans,
-            d->combinations, launches);
+            d->combinations, launch_values);
     for (size_t i = 0; i < d->needs; i++)
         for (size_t j = 0; j < d->need[i].comparisons; j++)
-            by_ranks |= d->need[i].comparison[j].ranks;
-    if (by_ranks)
+            needs_name_ranks |= d->need[i].comparison[j].ranks;
+    if (needs_name_ranks)
         fputs("          fewer on some numbers of ranks\n", to);
     declaration_format(d, d->default_choice, text, sizeof(text));
     fprintf(to, "default   %s\nbuckets   %u by %s:", text, declaration_buckets(d), d->key);

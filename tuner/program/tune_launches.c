@@ -31,7 +31,7 @@ struct launch_tuning {
     uint32_t steps;     /* of a sample, in the launch under way */
     uint32_t fruitless; /* launches in a row that failed between steps and showed nothing */
     /* How the first launch ended, if the program wrote no line. */
-    char silent_end[sizeof(((struct launch_end *)0)->how)];
+    char silent_end[sizeof(((struct launch_end *)0)->how)]; /* as launch_end.how */
     int arm; /* the last plan that the launch under way was answered */
 
     /* With restart axes the buckets first decide together which launch values are best.  Then each
@@ -40,8 +40,8 @@ struct launch_tuning {
     uint32_t apart[SEARCH_ARMS_MAX]; /* by arm: in how many axes it differs from the default */
     double *weights;                 /* by bucket: of launch_weights() */
     size_t weight_count;
-    bool launch_chosen;            /* the joint decision is over, or an earlier table decides */
-    struct launch_result chosen;   /* once launch_chosen */
+    bool values_chosen;            /* the joint decision is over, or an earlier table decides */
+    struct launch_result chosen;   /* once values_chosen */
     enum decision_purpose purpose; /* of the launch under way, in the joint decision */
 };
 
@@ -58,11 +58,11 @@ static struct launch_bucket *bucket_at(const struct launch_tuning *t, size_t i)
 static double weight_of(const struct launch_tuning *t, uint32_t bucket)
 {
     static const double unasked = 1e-6;
-    double most = 0;
+    double weight_max = 0;
 
     for (size_t i = 0; i < t->weight_count; i++)
-        most = fmax(most, t->weights[i]);
-    return fmax(t->weights[bucket] / most, unasked);
+        weight_max = fmax(weight_max, t->weights[i]);
+    return fmax(t->weights[bucket] / weight_max, unasked);
 }
 
 /* Adds a bucket with what is known of it, and opens its decision. */
@@ -87,7 +87,7 @@ static int add_bucket(struct launch_tuning *t, uint32_t bucket)
         return OK;
     if (!t->joint)
         return launch_bucket_begin(lb);
-    return t->launch_chosen
+    return t->values_chosen
                ? launch_bucket_decide_within(lb, l->values_of, (uint32_t)t->chosen.launch)
                : launch_bucket_join(lb, t->joint, weight_of(t, bucket));
 }
@@ -129,69 +129,74 @@ struct recalled_sample {
     uint32_t round, values;
     struct launch_bucket *shown;
     const struct counted_sample *sample;
-    size_t order;
+    size_t order; /* in which it was read: qsort() must keep it */
 };
 
 static int by_launch(const void *a, const void *b)
 {
-    const struct recalled_sample *x = a, *y = b;
+    const struct recalled_sample *a_sample = a, *b_sample = b;
 
-    if (x->run != y->run)
-        return (x->run > y->run) - (x->run < y->run);
-    if (x->round != y->round)
-        return (x->round > y->round) - (x->round < y->round);
-    if (x->values != y->values)
-        return (x->values > y->values) - (x->values < y->values);
-    return (x->order > y->order) - (x->order < y->order);
+    if (a_sample->run != b_sample->run)
+        return (a_sample->run > b_sample->run) - (a_sample->run < b_sample->run);
+    if (a_sample->round != b_sample->round)
+        return (a_sample->round > b_sample->round) - (a_sample->round < b_sample->round);
+    if (a_sample->values != b_sample->values)
+        return (a_sample->values > b_sample->values) - (a_sample->values < b_sample->values);
+    return (a_sample->order > b_sample->order) - (a_sample->order < b_sample->order);
 }
 
 /* Tells the joint decision the samples of earlier launches, launch by launch. */
 static int recall_launches(struct launch_tuning *t)
 {
-    struct recalled_sample *all = NULL;
+    struct recalled_sample *samples = NULL;
     size_t count = 0, i = 0;
     int rc = OK;
 
-    for (size_t n = 0; n < t->launches.bucket_count; n++) {
-        struct launch_bucket *lb = bucket_at(t, n);
+    for (size_t bucket = 0; bucket < t->launches.bucket_count; bucket++) {
+        struct launch_bucket *lb = bucket_at(t, bucket);
 
-        for (uint32_t k = 0; k < lb->bucket.sample_count && lb->joint_index >= 0; k++) {
-            const struct counted_sample *s = &lb->bucket.samples[k];
-            struct recalled_sample fresh = { s->run, s->round, t->launches.values_of[s->arm],
-                                             lb,     s,        count };
+        for (uint32_t sample_index = 0;
+             sample_index < lb->bucket.sample_count && lb->joint_index >= 0; sample_index++) {
+            const struct counted_sample *sample = &lb->bucket.samples[sample_index];
+            struct recalled_sample recalled = { .run = sample->run,
+                                                .round = sample->round,
+                                                .values = t->launches.values_of[sample->arm],
+                                                .shown = lb,
+                                                .sample = sample,
+                                                .order = count };
 
-            ARRAY_APPEND(all, count, fresh);
+            ARRAY_APPEND(samples, count, recalled);
         }
     }
     if (count)
-        qsort(all, count, sizeof(*all), by_launch);
+        qsort(samples, count, sizeof(*samples), by_launch);
     while (i < count && !rc) {
-        const struct recalled_sample *first = &all[i];
+        const struct recalled_sample *first = &samples[i];
         enum decision_purpose purpose = DECISION_SEARCH;
         /* A launch after the joint decision tells it about plans, but not about launch values. */
-        bool after = first->round >= LAUNCHES_AFTER_CHOICE;
+        bool after_choice = first->round >= LAUNCHES_AFTER_CHOICE;
         size_t end = i;
 
-        for (; end < count && all[end].run == first->run && all[end].round == first->round &&
-               all[end].values == first->values;
+        for (; end < count && samples[end].run == first->run &&
+               samples[end].round == first->round && samples[end].values == first->values;
              end++)
-            if (all[end].sample->kind == SAMPLE_CONTEST)
+            if (samples[end].sample->kind == SAMPLE_CONTEST)
                 purpose = DECISION_SAFETY;
-        if (!after)
+        if (!after_choice)
             launch_decision_begin(t->joint, (int)first->values, purpose);
         for (; i < end && !rc; i++)
-            rc = launch_decision_tell(t->joint, all[i].shown->joint_index, all[i].sample->arm,
-                                      all[i].sample->ns);
-        if (!after && !rc)
+            rc = launch_decision_tell(t->joint, samples[i].shown->joint_index,
+                                      samples[i].sample->arm, samples[i].sample->ns);
+        if (!after_choice && !rc)
             rc = launch_decision_end(t->joint);
     }
-    free(all);
+    free(samples);
     return rc;
 }
 
 /* Writes the best plan of each set of launch values in each bucket, for jobs that start with other
  * values. */
-static int write_launches(struct launch_tuning *t)
+static int write_best_plans(struct launch_tuning *t)
 {
     const struct declaration *space = t->launches.session->buckets.declared;
     struct dictionary *d = &t->dictionary;
@@ -245,11 +250,11 @@ static int write_standing(struct launch_tuning *t)
 
 /* Ends the joint decision.  With the default launch values each open bucket goes on to decide by
  * itself among their plans.  With others each bucket gets its best plan under them. */
-static int adopt_launch(struct launch_tuning *t)
+static int adopt_values(struct launch_tuning *t)
 {
     struct launches *l = &t->launches;
 
-    t->launch_chosen = true;
+    t->values_chosen = true;
     if (!launch_decision_result(t->joint, &t->chosen)) {
         t->chosen = (struct launch_result){ .launch = (int)l->values_of[t->dictionary.default_arm],
                                             .doubt = { .arm = -1 } };
@@ -260,7 +265,7 @@ static int adopt_launch(struct launch_tuning *t)
                                         "names the reasons");
         return OK;
     }
-    TRY(write_launches(t));
+    TRY(write_best_plans(t));
     for (size_t i = 0; i < l->bucket_count; i++) {
         struct launch_bucket *lb = bucket_at(t, i);
 
@@ -299,7 +304,7 @@ static int vote(void *self)
     struct launches *l = &t->launches;
     uint32_t open = 0;
 
-    if (t->joint && !t->launch_chosen && l->bucket_count) {
+    if (t->joint && !t->values_chosen && l->bucket_count) {
         int values;
 
         launch_decision_set_cost(t->joint, launch_cost_share(t));
@@ -308,7 +313,7 @@ static int vote(void *self)
             l->values[values].votes = 1;
             return OK;
         }
-        TRY(adopt_launch(t));
+        TRY(adopt_values(t));
     }
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
         const struct launch_bucket *lb = bucket_at(t, i);
@@ -328,17 +333,17 @@ static int begin_launch(void *self, const char *words)
 {
     struct launch_tuning *t = self;
     struct launches *l = &t->launches;
-    struct watched_bucket all = { .samples = 0 };
+    struct watched_bucket pooled = { .samples = 0 };
 
-    if (t->joint && !t->launch_chosen)
+    if (t->joint && !t->values_chosen)
         launch_decision_begin(t->joint, (int)l->now.values, t->purpose);
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
-        watched_pool(&all, &bucket_at(t, i)->watched);
+        watched_pool(&pooled, &bucket_at(t, i)->watched);
         launch_bucket_begin_launch(bucket_at(t, i), &l->now, t->purpose);
         launch_bucket_use_launch(bucket_at(t, i), &l->now);
     }
     l->watch.exploring = l->now.number == 1;
-    t->steps = t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &all);
+    t->steps = t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &pooled);
     l->hold_errors = *t->silent_end && l->now.number == 2;
     text_put(t->run.row.now, sizeof(t->run.row.now), "launch %" PRIu32 ": %s", l->now.number,
              words);
@@ -457,13 +462,13 @@ static int blame_plan(struct launch_tuning *t, const struct launch_end *end, con
 {
     struct launch_bucket *lb = launch_bucket_of(t->launches.asked);
     uint32_t deaths = ++lb->bucket.attempts[t->arm].kills;
-    uint32_t most = deaths_allowed(bucket_count(&lb->bucket, t->arm));
-    bool forgiven = !end->hung && deaths < most;
+    uint32_t deaths_max = deaths_allowed(bucket_count(&lb->bucket, t->arm));
+    bool forgiven = !end->hung && deaths < deaths_max;
     char again[64] = "";
 
     if (forgiven)
         snprintf(again, sizeof(again), "; once more (failure %" PRIu32 " of %" PRIu32 ")", deaths,
-                 most);
+                 deaths_max);
     note("%s, %s: %s%s", SESSION_BUCKET(t->launches.session, lb->bucket.key.bucket),
          PLAN_WORDS(&t->arms[t->arm]), why, again);
     if (forgiven)
@@ -545,7 +550,7 @@ static int end_launch(void *self, const struct launch_end *failure)
         TRY(judge_failure(t, failure));
     else
         t->fruitless = 0;
-    if (t->joint && !t->launch_chosen)
+    if (t->joint && !t->values_chosen)
         TRY(launch_decision_end(t->joint));
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
         struct launch_bucket *lb = bucket_at(t, i);
@@ -608,39 +613,44 @@ static int open_joint_decision(struct launch_tuning *t)
 }
 
 /* The launch values that all entries of the table have. */
-struct table_launch {
+enum { NO_ENTRY = -1, ENTRIES_DIFFER = -2 };
+struct table_values {
     const struct launch_tuning *tuning;
-    int values; /* their index; -1: there is no entry, -2: entries differ */
+    int values; /* their index, NO_ENTRY or ENTRIES_DIFFER */
 };
 
 static int compare_entry(void *self, const struct entry_row *e)
 {
-    struct table_launch *table = self;
+    struct table_values *table = self;
     const struct launch_tuning *t = table->tuning;
     int arm = dictionary_arm(&t->dictionary, &e->plan);
-    int values = arm < 0 ? -2 : (int)t->launches.values_of[arm];
+    int values = arm < 0 ? ENTRIES_DIFFER : (int)t->launches.values_of[arm];
 
-    if (e->window == t->dictionary.buckets.window)
-        table->values = table->values == -1 || table->values == values ? values : -2;
+    if (e->window != t->dictionary.buckets.window)
+        return OK;
+    if (table->values == NO_ENTRY)
+        table->values = values;
+    else if (table->values != values)
+        table->values = ENTRIES_DIFFER;
     return OK;
 }
 
 /* Buckets that trainers missed are decided under the launch values of the table.  A few of them say
  * little about which values are best for all. */
-static int use_table_launch(struct launch_tuning *t)
+static int use_table_values(struct launch_tuning *t)
 {
-    struct table_launch table = { t, -1 };
+    struct table_values table = { .tuning = t, .values = NO_ENTRY };
     const struct dictionary *d = &t->dictionary;
 
     if (!t->joint || !t->setup->demands)
         return OK;
     TRY(store_entries(d->store, d->cluster, d->shape, compare_entry, &table));
-    t->launch_chosen = table.values >= 0;
+    t->values_chosen = table.values >= 0;
     t->chosen = (struct launch_result){ .launch = table.values, .doubt = { .arm = -1 } };
     return OK;
 }
 
-static int tune(struct launch_tuning *t)
+static int run_tuning(struct launch_tuning *t)
 {
     static const struct run_pace pace = { .alive_every_us =
                                               10e6 }; /* samples are committed by launch_bucket.c */
@@ -661,12 +671,12 @@ static int tune(struct launch_tuning *t)
     if (t->options->retune)
         TRY(store_expire(d->store, d->cluster, d->shape, setup->window, 0, UINT32_MAX,
                          "to be measured again"));
-    TRY(use_table_launch(t));
+    TRY(use_table_values(t));
     /* First the buckets that are asked for, then those with trials of earlier runs. */
     for (size_t i = 0; i < setup->demand_count; i++)
         TRY(add_bucket(t, setup->demands[i].bucket));
     TRY(store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_bucket, t));
-    if (t->joint && !t->launch_chosen)
+    if (t->joint && !t->values_chosen)
         TRY(recall_launches(t));
     rc = launches_run(&t->launches);
     for (size_t i = 0; i < t->launches.bucket_count && rc == ERR_CUT; i++)
@@ -674,7 +684,7 @@ static int tune(struct launch_tuning *t)
     return rc;
 }
 
-static void report(struct launch_tuning *t, struct launches_report *out)
+static void write_report(struct launch_tuning *t, struct launches_report *out)
 {
     const struct launches *l = &t->launches;
 
@@ -686,7 +696,7 @@ static void report(struct launch_tuning *t, struct launches_report *out)
                                      .given_up = launches_count(l, BUCKET_GIVEN_UP),
                                      .steps = t->launches.watch.least,
                                      .doubt = { .arm = -1 } };
-    if (t->launch_chosen && t->chosen.doubt.arm >= 0) {
+    if (t->values_chosen && t->chosen.doubt.arm >= 0) {
         out->doubt = t->chosen.doubt;
         declaration_launch_words(l->session->buckets.declared,
                                  t->arms[l->values[out->doubt.arm].arm].choice, out->doubted);
@@ -728,11 +738,11 @@ int tune_launches(struct session *session, const struct table_setup *setup,
         .options = options,
     };
     *out = (struct launches_report){ 0 };
-    rc = tune(t);
+    rc = run_tuning(t);
     if (t->run.row.id) {
         count_buckets(t);
         ending = run_end(&t->run, rc, NULL, true);
-        report(t, out);
+        write_report(t, out);
     }
     store_close(t->dictionary.store);
     for (size_t i = 0; i < t->launches.bucket_count; i++) {

@@ -110,25 +110,25 @@ static bool is_wanted(const struct option_list *shapes, const struct moe_shape *
 
 /* Opens a table, which must have plans of exactly one wanted layer.  Narrows t->buckets to its
  * buckets. */
-static int open_table(struct program_comparison *t, const char *path, struct rival_table *s)
+static int open_table(struct program_comparison *t, const char *path, struct rival_table *rival)
 {
-    uint32_t space = t->buckets.declared ? t->buckets.declared->id : 0, count = 0, wide, narrow;
-    const char *of = t->buckets.declared ? t->buckets.declared->name : "";
+    uint32_t space = t->buckets.declared ? t->buckets.declared->id : 0, count = 0, wider, narrower;
+    const char *space_name = t->buckets.declared ? t->buckets.declared->name : "";
     const char *name = path ? path : "the table of trainers here ($MOELOOKUP_DB; --db)";
     const struct option_list *wanted = t->options->shapes;
     struct lookup_layer layer, found = { 0 };
 
-    TRY(moelookup_open(path, &s->table));
+    TRY(moelookup_open(path, &rival->table));
     /* A shape may name a space of the table, which moelookup_open() has registered. */
     for (int i = 0; i < wanted->count; i++) {
-        struct moe_shape any = { .struct_size = sizeof(any) };
+        struct moe_shape parsed = { .struct_size = sizeof(parsed) };
 
-        TRY(shape_parse(wanted->items[i], &any) ? ERR_ARGUMENT : OK);
+        TRY(shape_parse(wanted->items[i], &parsed) ? ERR_ARGUMENT : OK);
     }
-    recorder_close(s->table->recorder); /* no trainer asks here, so nothing is recorded */
-    s->table->recorder = NULL;
-    for (uint32_t i = 0; i < pack_layer_count(s->table->bytes); i++) {
-        layer = pack_layer(s->table->bytes, i);
+    recorder_close(rival->table->recorder); /* no trainer asks here, so nothing is recorded */
+    rival->table->recorder = NULL;
+    for (uint32_t i = 0; i < pack_layer_count(rival->table->bytes); i++) {
+        layer = pack_layer(rival->table->bytes, i);
         /* A layer of several clusters counts once; moelookup_bind() chooses the cluster. */
         if (layer.shape.space != space || !is_wanted(wanted, &layer.shape) ||
             (count && shape_equal(&layer.shape, &found.shape)))
@@ -138,24 +138,24 @@ static int open_table(struct program_comparison *t, const char *path, struct riv
     }
     if (!count)
         return fail(ERR_ARGUMENT, "%s: no table %s%s that answers on this machine", name,
-                    space ? "of " : "of a layer", of);
+                    space ? "of " : "of a layer", space_name);
     if (count > 1)
         return fail(ERR_ARGUMENT, "%s has tables of %u layers%s%s; --shape says which", name, count,
-                    space ? " of " : "", of);
+                    space ? " of " : "", space_name);
     if (t->shape.experts && !shape_equal(&t->shape, &found.shape))
         return fail(ERR_ARGUMENT, "%s is a table of another layer: %s", path,
                     SHAPE_TEXT(&found.shape));
     t->shape = found.shape;
-    wide = t->buckets.window > found.window ? t->buckets.window : found.window;
-    narrow =
+    wider = t->buckets.window > found.window ? t->buckets.window : found.window;
+    narrower =
         t->buckets.window && t->buckets.window < found.window ? t->buckets.window : found.window;
-    if (wide % narrow)
+    if (wider % narrower)
         return fail(ERR_ARGUMENT,
                     "%s: its buckets are %u wide, those of the other table %u: one "
                     "must be a multiple of the other",
                     path, found.window, t->buckets.window);
-    t->buckets.window = narrow;
-    return moelookup_bind(s->table, &found.shape, NULL, &s->view);
+    t->buckets.window = narrower;
+    return moelookup_bind(rival->table, &found.shape, NULL, &rival->view);
 }
 
 /* Returns how many buckets are known before the program asks: those of the space. */
@@ -178,11 +178,11 @@ static struct moe_plan plan_of(const struct program_comparison *t, int side, uin
 
 /* Finds out whether all entries of the first table have the same launch values, not the default
  * ones.  Then it prepares to judge them together. */
-static int find_launch(struct program_comparison *t)
+static int find_common_values(struct program_comparison *t)
 {
     const struct declaration *d = t->buckets.declared;
-    struct moe_plan usual = plan_default(&t->shape), first = usual;
-    double most = 0;
+    struct moe_plan default_plan = plan_default(&t->shape), table_plan = default_plan;
+    double weight_max = 0;
     size_t buckets;
 
     for (uint32_t bucket = 0; d && bucket < known_buckets(t) && !t->options->against_table;
@@ -191,14 +191,15 @@ static int find_launch(struct program_comparison *t)
 
         if (plan.source == MOE_DEFAULT)
             continue;
-        if (t->together && !declaration_same_launch(d, plan.choice, first.choice)) {
+        if (t->together && !declaration_same_launch(d, plan.choice, table_plan.choice)) {
             t->together = false; /* an older moetune wrote launch values for each bucket */
             break;
         }
-        first = plan;
+        table_plan = plan;
         t->together = true;
     }
-    t->together = t->together && !declaration_same_launch(d, first.choice, usual.choice);
+    t->together =
+        t->together && !declaration_same_launch(d, table_plan.choice, default_plan.choice);
     if (!t->together)
         return t->options->traffic.count
                    ? fail(ERR_ARGUMENT,
@@ -210,9 +211,9 @@ static int find_launch(struct program_comparison *t)
         return fail(ERR_NOMEM, "a contest");
     TRY(launch_weights(&t->options->traffic, &t->shape, t->buckets.window, &t->weights, &buckets));
     for (size_t bucket = 0; bucket < buckets; bucket++)
-        most = fmax(most, t->weights[bucket]);
+        weight_max = fmax(weight_max, t->weights[bucket]);
     for (size_t bucket = 0; bucket < buckets; bucket++)
-        t->weights[bucket] /= most; /* keeps the sums of times in the range of a clock */
+        t->weights[bucket] /= weight_max; /* keeps the sums of times in the range of a clock */
     return OK;
 }
 
@@ -229,7 +230,7 @@ static int open_comparison(const struct two_tables *o, struct program_comparison
     TRY(open_table(t, o->db, &t->tables[0]));
     if (o->against_table)
         TRY(open_table(t, o->against_table, &t->tables[1]));
-    return find_launch(t);
+    return find_common_values(t);
 }
 
 /* ---- buckets */
@@ -258,13 +259,14 @@ static bool is_decided(const struct compared_bucket *compared)
  * faster.  If that side seems slower, pairs go on until this is known, too. */
 static bool is_over(const struct program_comparison *t, const struct contest *contest)
 {
-    struct contest_verdict v;
+    struct contest_verdict verdict;
 
     if (contest_next(contest) != CONTEST_DONE)
         return false;
-    v = contest_verdict(contest);
-    return v.rounds >= contest->settings.rounds_max ||
-           !(v.tested.value < -t->options->margin && v.tested.high >= -t->options->margin);
+    verdict = contest_verdict(contest);
+    return verdict.rounds >= contest->settings.rounds_max ||
+           !(verdict.tested.value < -t->options->margin &&
+             verdict.tested.high >= -t->options->margin);
 }
 
 /* Compares all buckets together: sample n of a side is the weighted sum of every bucket's n-th. */
@@ -272,27 +274,27 @@ static void judge_whole(struct program_comparison *t)
 {
     struct launches *l = &t->launches;
     uint32_t rounds = CONTEST_ROUNDS_MAX;
-    bool over;
+    bool is_decided_now;
 
     for (size_t i = 0; i < l->bucket_count; i++)
         for (int side = 0; side < SIDES && !bucket_at(t, i)->same; side++)
             if (bucket_at(t, i)->contest->taken[side] < rounds)
                 rounds = bucket_at(t, i)->contest->taken[side];
     contest_open(t->whole, &bucket_at(t, 0)->contest->settings, SIDES, 1, false);
-    for (uint32_t n = 0; n < rounds; n++)
+    for (uint32_t round = 0; round < rounds; round++)
         for (int side = 0; side < SIDES; side++) {
             double total = 0;
 
             for (size_t i = 0; i < l->bucket_count; i++)
                 if (!bucket_at(t, i)->same)
                     total += t->weights[bucket_at(t, i)->watched.bucket] *
-                             (double)bucket_at(t, i)->contest->ns[side][n];
+                             (double)bucket_at(t, i)->contest->ns[side][round];
             contest_tell(t->whole, side, llround(total));
         }
-    over = is_over(t, t->whole);
+    is_decided_now = is_over(t, t->whole);
     for (size_t i = 0; i < l->bucket_count; i++)
         if (!bucket_at(t, i)->same && !*bucket_at(t, i)->why)
-            set_decided(bucket_at(t, i), over);
+            set_decided(bucket_at(t, i), is_decided_now);
 }
 
 /* Adds a sample of a side, and decides the bucket, or all of them, if that is enough. */
@@ -352,7 +354,11 @@ static int turn_of(const struct compared_bucket *compared)
 
     if (*compared->why)
         return 1;
-    return taken[0] == taken[1] ? taken[0] & 1 : taken[0] > taken[1];
+    /* A pair is under way: the side without its sample is next. */
+    if (taken[0] != taken[1])
+        return taken[0] > taken[1] ? 1 : 0;
+    /* Every other pair begins with the second side: A B, B A, ... */
+    return taken[0] % 2;
 }
 
 /* Adds a bucket with the plans of both sides. */
@@ -426,7 +432,7 @@ static int begin_launch(void *self, const char *words)
     return OK;
 }
 
-static enum launch_wish wish(void *self, struct watched_bucket *watched)
+static enum launch_wish wish_of(void *self, struct watched_bucket *watched)
 {
     const struct program_comparison *t = self;
     const struct compared_bucket *compared = compared_of(watched);
@@ -446,7 +452,7 @@ static int choose_plan(void *self, struct watched_bucket *watched, struct moe_pl
 
     t->runs_own_plan =
         compared->values[t->side] == l->now.values && !(*compared->why && t->side == 0);
-    l->sampled = wish(t, watched) == WISH_SAMPLE;
+    l->sampled = wish_of(t, watched) == WISH_SAMPLE;
     *plan =
         t->runs_own_plan ? compared->plan[t->side] : t->plans[l->values[l->now.values].nearest_arm];
     return OK;
@@ -539,14 +545,14 @@ static int end_launch(void *self, const struct launch_end *failure)
 static const struct launch_client client = { .add_bucket = add_bucket,
                                              .vote = vote,
                                              .begin_launch = begin_launch,
-                                             .wish = wish,
+                                             .wish = wish_of,
                                              .choose_plan = choose_plan,
                                              .learn_time = learn_time,
                                              .learn_failure = learn_failure,
                                              .end_launch = end_launch };
 
 /* Launches both sides until every bucket is decided. */
-static int compare(struct program_comparison *t)
+static int run_comparison(struct program_comparison *t)
 {
     const struct two_tables *o = t->options;
     struct launches *l = &t->launches;
@@ -586,71 +592,72 @@ static int compare(struct program_comparison *t)
 static struct verdict verdict_of(const struct program_comparison *t,
                                  const struct compared_bucket *compared)
 {
-    struct contest_verdict c = contest_verdict(compared->contest);
-    double gain = isnan(c.challenge.value) ? c.tested.value : c.challenge.value;
-    struct verdict v = { .before_us = c.default_ns * 1e-3,
-                         .now_us = c.default_ns * (1 - gain) * 1e-3,
-                         .gain = c.challenge,
-                         .pairs = c.rounds,
-                         .word = "not slower" };
+    struct contest_verdict contest = contest_verdict(compared->contest);
+    double gain = isnan(contest.challenge.value) ? contest.tested.value : contest.challenge.value;
+    struct verdict verdict = { .before_us = contest.default_ns * 1e-3,
+                               .now_us = contest.default_ns * (1 - gain) * 1e-3,
+                               .gain = contest.challenge,
+                               .pairs = contest.rounds,
+                               .word = "not slower" };
     uint32_t bucket = compared->watched.bucket;
     double margin = t->options->margin;
 
-    text_put(v.key, sizeof(v.key), "%s",
+    text_put(verdict.key, sizeof(verdict.key), "%s",
              t->buckets.declared ? BUCKETS_TEXT(t->buckets, bucket, bucket)
                                  : SESSION_BUCKET(&t->session, bucket));
     /* So few pairs could not show a difference, even one that is in all of them. */
-    if (!v.pairs || compared->contest->wins_needed[v.pairs] > v.pairs)
-        v.gain = c.tested = (struct gain)GAIN_UNKNOWN;
-    snprintf(v.plan, sizeof(v.plan), "%s", PLAN_WORDS(&compared->plan[0]));
-    snprintf(v.why, sizeof(v.why), "%s", compared->why);
-    v.failed = *compared->why ? compared->second_ran : c.tested.high < -margin && !t->together;
+    if (!verdict.pairs || compared->contest->wins_needed[verdict.pairs] > verdict.pairs)
+        verdict.gain = contest.tested = (struct gain)GAIN_UNKNOWN;
+    snprintf(verdict.plan, sizeof(verdict.plan), "%s", PLAN_WORDS(&compared->plan[0]));
+    snprintf(verdict.why, sizeof(verdict.why), "%s", compared->why);
+    verdict.failed =
+        *compared->why ? compared->second_ran : contest.tested.high < -margin && !t->together;
     if (*compared->why)
-        v.word = "fails";
-    else if (c.tested.high < -margin)
-        v.word = t->together ? "slower here" : "slower";
-    else if (c.tested.low > margin)
-        v.word = "faster";
+        verdict.word = "fails";
+    else if (contest.tested.high < -margin)
+        verdict.word = t->together ? "slower here" : "slower";
+    else if (contest.tested.low > margin)
+        verdict.word = "faster";
     else if (compared->same)
-        v.word = "same plan";
-    else if (isnan(v.gain.value))
-        v.word = "too few steps";
-    return v;
+        verdict.word = "same plan";
+    else if (isnan(verdict.gain.value))
+        verdict.word = "too few steps";
+    return verdict;
 }
 
 /* Returns the verdict over all buckets together. */
 static struct verdict verdict_of_whole(const struct program_comparison *t)
 {
-    struct compared_bucket all = { .contest = t->whole, .watched = { .bucket = 0 } };
+    struct compared_bucket whole = { .contest = t->whole, .watched = { .bucket = 0 } };
     char words[DECLARATION_PLAN_BYTES];
-    struct verdict v;
+    struct verdict verdict;
 
-    all.plan[0] = bucket_at(t, 0)->plan[0];
-    v = verdict_of(t, &all);
-    text_put(v.key, sizeof(v.key), "together");
-    text_put(v.plan, sizeof(v.plan), "%s",
-             declaration_launch_words(t->buckets.declared, all.plan[0].choice, words));
-    v.failed = !strcmp(v.word, "slower here");
-    v.word = v.failed ? "slower" : v.word;
-    return v;
+    whole.plan[0] = bucket_at(t, 0)->plan[0];
+    verdict = verdict_of(t, &whole);
+    text_put(verdict.key, sizeof(verdict.key), "together");
+    text_put(verdict.plan, sizeof(verdict.plan), "%s",
+             declaration_launch_words(t->buckets.declared, whole.plan[0].choice, words));
+    verdict.failed = !strcmp(verdict.word, "slower here");
+    verdict.word = verdict.failed ? "slower" : verdict.word;
+    return verdict;
 }
 
 static int by_bucket(const void *a, const void *b)
 {
-    uint32_t x = (*(struct watched_bucket *const *)a)->bucket,
-             y = (*(struct watched_bucket *const *)b)->bucket;
+    uint32_t a_bucket = (*(struct watched_bucket *const *)a)->bucket,
+             b_bucket = (*(struct watched_bucket *const *)b)->bucket;
 
-    return (x > y) - (x < y);
+    return (a_bucket > b_bucket) - (a_bucket < b_bucket);
 }
 
 /* Prints the verdicts.  ERR_WRONG: the first side is slower in some bucket, or fails.  ERR_LAUNCH:
  * there is no verdict; it prints so, unless the run ended by ERR_LAUNCH, which was printed. */
-static int report(struct program_comparison *t, int ended_by)
+static int print_verdicts(struct program_comparison *t, int ended_by)
 {
     const struct two_tables *o = t->options;
     struct verdict *verdicts = calloc(t->launches.bucket_count + 1, sizeof(*verdicts));
     size_t count = t->launches.bucket_count;
-    bool failed = false, known = false;
+    bool any_failed = false, any_known = false;
     uint32_t same = 0; /* decided without a step */
     int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->launches.bucket_count);
 
@@ -659,12 +666,12 @@ static int report(struct program_comparison *t, int ended_by)
               by_bucket);
     for (size_t i = 0; i < t->launches.bucket_count && !rc; i++) {
         verdicts[i] = verdict_of(t, bucket_at(t, i));
-        failed |= verdicts[i].failed;
-        known |= failed || bucket_at(t, i)->same || !isnan(verdicts[i].gain.value);
+        any_failed |= verdicts[i].failed;
+        any_known |= any_failed || bucket_at(t, i)->same || !isnan(verdicts[i].gain.value);
     }
     if (!rc && t->together && count && t->whole->count) {
         verdicts[count] = verdict_of_whole(t);
-        failed |= verdicts[count++].failed;
+        any_failed |= verdicts[count++].failed;
     }
     if (!rc && o->json)
         verdicts_json(verdicts, count, stdout);
@@ -679,9 +686,9 @@ static int report(struct program_comparison *t, int ended_by)
                       decided - same, (double)(host_clock_ns() - t->begun_ns) * 1e-9, stdout);
     }
     free(verdicts);
-    if (rc || failed)
+    if (rc || any_failed)
         return rc ? rc : ERR_WRONG;
-    return known || ended_by == ERR_LAUNCH
+    return any_known || ended_by == ERR_LAUNCH
                ? OK
                : fail(ERR_LAUNCH, "nothing is known in any bucket: more steps are wanted");
 }
@@ -690,7 +697,7 @@ static int report(struct program_comparison *t, int ended_by)
 
 /* The first table in its database, while its entries are judged. */
 struct judged_table {
-    const struct program_comparison *t;
+    const struct program_comparison *comparison;
     struct dictionary table; /* its cluster is 0 if the database does not have the table */
     bool of_programs;        /* programs were measured for it; else moetune's own layer was */
     struct run run;
@@ -708,13 +715,13 @@ static int find_layer(void *self, const struct entry_row *e)
     struct moe_shape shape;
     uint8_t hash[HASH_BYTES];
 
-    if (j->table.cluster || e->window != j->t->buckets.window)
+    if (j->table.cluster || e->window != j->comparison->buckets.window)
         return OK;
     TRY(store_shape_get(j->table.store, e->shape, &shape));
     TRY(store_cluster_get(j->table.store, e->cluster, &cluster));
     cluster_hash(&cluster, hash);
-    if (!shape_equal(&shape, &j->t->shape) ||
-        memcmp(hash, lookup_view_cluster(j->t->tables[0].view), sizeof(hash)) != 0)
+    if (!shape_equal(&shape, &j->comparison->shape) ||
+        memcmp(hash, lookup_view_cluster(j->comparison->tables[0].view), sizeof(hash)) != 0)
         return OK;
     j->table.cluster = e->cluster;
     j->of_programs = !strcmp(cluster.backend, "live");
@@ -722,7 +729,7 @@ static int find_layer(void *self, const struct entry_row *e)
 }
 
 /* Returns whether there are enough pairs to show a difference, or a failure. */
-static bool is_known(const struct program_comparison *t, const struct compared_bucket *compared)
+static bool has_verdict(const struct program_comparison *t, const struct compared_bucket *compared)
 {
     struct verdict v = verdict_of(t, compared);
 
@@ -733,55 +740,56 @@ static bool is_known(const struct program_comparison *t, const struct compared_b
  * neighbours keep: the default plan takes as long as the entry says. */
 static int judge_entry(struct judged_table *j, const struct compared_bucket *compared)
 {
-    const struct program_comparison *t = j->t;
-    struct verdict v = verdict_of(t, compared);
-    struct entry_row e, claim;
-    double was_us;
+    const struct program_comparison *t = j->comparison;
+    struct verdict verdict = verdict_of(t, compared);
+    struct entry_row entry, entry_before;
+    double time_before_us;
     char why[64];
     int rc;
 
-    if ((!is_known(t, compared) && !t->together) ||
+    if ((!has_verdict(t, compared) && !t->together) ||
         dictionary_pin(&j->table, compared->watched.bucket))
         return OK;
-    rc = dictionary_entry(&j->table, compared->watched.bucket, &e);
-    if (rc || !plan_equal(&e.plan, &compared->plan[0])) /* no entry, or another plan by now */
+    rc = dictionary_entry(&j->table, compared->watched.bucket, &entry);
+    if (rc || !plan_equal(&entry.plan, &compared->plan[0])) /* no entry, or another plan by now */
         return rc < 0 ? rc : OK;
     if (t->together) { /* one verdict for all; what they gain together is no bucket's claim */
-        v.failed = j->failed;
-        v.gain = j->gain;
+        verdict.failed = j->failed;
+        verdict.gain = j->gain;
     }
-    if (t->together && !v.failed) {
-        e.run = j->run.row.id;
-        e.decided_s = time(NULL);
+    if (t->together && !verdict.failed) {
+        entry.run = j->run.row.id;
+        entry.decided_s = time(NULL);
         j->kept++;
-        return ledger_confirm(j->table.store, &e);
+        return ledger_confirm(j->table.store, &entry);
     }
-    if (!(e.default_us > 0))
-        e.default_us = isnan(v.before_us) ? 0 : v.before_us;
-    claim = e;
-    e.gain = v.failed ? (struct gain){ 0, 0, 0 } : v.gain;
-    was_us = e.time_us;
-    e.time_us = e.default_us * (1 - e.gain.value);
-    e.low_us = e.default_us * (1 - e.gain.high);
-    e.high_us = e.default_us * (1 - e.gain.low);
-    if (e.other_us > 0 && was_us > 0) /* the other plan stays as much slower as it was */
-        e.other_us *= e.time_us / was_us;
-    e.samples = 2 * v.pairs;
-    e.throttled = 0;
-    e.run = j->run.row.id;
-    e.decided_s = time(NULL);
-    if (v.failed) {
+    if (!(entry.default_us > 0))
+        entry.default_us = isnan(verdict.before_us) ? 0 : verdict.before_us;
+    entry_before = entry;
+    entry.gain = verdict.failed ? (struct gain){ 0, 0, 0 } : verdict.gain;
+    time_before_us = entry.time_us;
+    entry.time_us = entry.default_us * (1 - entry.gain.value);
+    entry.low_us = entry.default_us * (1 - entry.gain.high);
+    entry.high_us = entry.default_us * (1 - entry.gain.low);
+    if (entry.other_us > 0 &&
+        time_before_us > 0) /* the other plan stays as much slower as it was */
+        entry.other_us *= entry.time_us / time_before_us;
+    entry.samples = 2 * verdict.pairs;
+    entry.throttled = 0;
+    entry.run = j->run.row.id;
+    entry.decided_s = time(NULL);
+    if (verdict.failed) {
         if (*compared->why)
             text_put(why, sizeof(why), "verify: %s", compared->why);
         else
             text_put(why, sizeof(why), "verify: %.1f %% slower than the default",
-                     -100 * v.gain.value);
+                     -100 * verdict.gain.value);
         j->refuted++;
-        return ledger_refute(j->table.store, &e, compared->plan[1], why);
+        return ledger_refute(j->table.store, &entry, compared->plan[1], why);
     }
     j->kept++;
-    ledger_weigh(&t->shape, &claim, &e);
-    return ledger_confirm(j->table.store, &e);
+    ledger_weigh(&t->shape, &entry_before, &entry);
+    return ledger_confirm(j->table.store, &entry);
 }
 
 /* Confirms what the launch values save in the whole table. */
@@ -791,14 +799,16 @@ static int confirm_standing(struct judged_table *j)
     struct standing_row row;
     int rc = store_standing_get(d->store, d->cluster, d->shape, d->buckets.window, &row);
 
+    if (rc)
+        return rc < 0 ? rc : OK;
     row.decided_s = time(NULL);
-    return rc ? (rc < 0 ? rc : OK) : store_standing(d->store, &row);
+    return store_standing(d->store, &row);
 }
 
 /* Judges all entries of the table, in a run of its own. */
 static int judge_table(struct judged_table *j)
 {
-    const struct program_comparison *t = j->t;
+    const struct program_comparison *t = j->comparison;
     struct store *store = j->table.store;
     int rc;
 
@@ -830,10 +840,10 @@ static int judge_table(struct judged_table *j)
 static int find_database(const struct two_tables *o, char path[PATH_MAX])
 {
     static const char snapshot[] = ".published";
-    const char *given = o->db ? o->db : getenv("MOELOOKUP_DB"); /* as moelookup_open() has it */
+    const char *named = o->db ? o->db : getenv("MOELOOKUP_DB"); /* as moelookup_open() has it */
     size_t length;
 
-    TRY(store_path(given && *given ? given : NULL, STORE_CONSULT, path, PATH_MAX));
+    TRY(store_path(named && *named ? named : NULL, STORE_CONSULT, path, PATH_MAX));
     length = strlen(path);
     if (length >= sizeof(snapshot) && !strcmp(path + length + 1 - sizeof(snapshot), snapshot))
         path[length + 1 - sizeof(snapshot)] = 0;
@@ -845,16 +855,16 @@ static int find_database(const struct two_tables *o, char path[PATH_MAX])
 static int write_verdicts(const struct program_comparison *t)
 {
     const struct two_tables *o = t->options;
-    struct judged_table j = { .t = t, .table = { .buckets = t->buckets } };
+    struct judged_table j = { .comparison = t, .table = { .buckets = t->buckets } };
     char path[PATH_MAX];
-    bool known = false;
+    bool any_known = false;
     int rc = OK;
 
     for (size_t i = 0; i < t->launches.bucket_count; i++)
-        known |= is_known(t, bucket_at(t, i));
+        any_known |= has_verdict(t, bucket_at(t, i));
     if (t->together && (!t->whole->count || isnan(verdict_of_whole(t).gain.value)))
-        known = false;
-    if (o->against_table || !t->tables[0].view || !known)
+        any_known = false;
+    if (o->against_table || !t->tables[0].view || !any_known)
         return OK;
     TRY(find_database(o, path));
     if (!access(path, F_OK)) {
@@ -883,18 +893,18 @@ static int write_verdicts(const struct program_comparison *t)
 int two_tables(const struct two_tables *options)
 {
     struct program_comparison *t = calloc(1, sizeof(*t));
-    int rc = t ? open_comparison(options, t) : fail(ERR_NOMEM, "two tables"), later;
+    int rc = t ? open_comparison(options, t) : fail(ERR_NOMEM, "two tables"), printed;
 
     session_catch_signals();
     if (!rc)
-        rc = compare(t);
+        rc = run_comparison(t);
     if (rc == ERR_CUT)
         note("cut off: the same command begins from the start");
     if (!rc || ((rc == ERR_CUT || rc == ERR_LAUNCH) && t->launches.bucket_count)) {
-        later = report(t, rc);
-        rc = rc && later != ERR_WRONG ? rc : later;
-        later = write_verdicts(t);
-        rc = rc ? rc : later;
+        printed = print_verdicts(t, rc);
+        rc = rc && printed != ERR_WRONG ? rc : printed;
+        printed = write_verdicts(t);
+        rc = rc ? rc : printed;
     }
     for (size_t i = 0; t && i < t->launches.bucket_count; i++) {
         free(bucket_at(t, i)->contest);
