@@ -14,6 +14,11 @@
 enum { STEPS_LEAST = 64, STEPS_MOST = 1024 };
 static const double exchange_share = 0.25;
 
+/* The constants of the hash FNV-1a. */
+static const uint32_t fnv_prime = 16777619, fnv_start = 2166136261u;
+/* A factor that spreads step numbers, as pseudo-random numbers (Knuth). */
+static const uint32_t spreading = 2654435761u;
+
 void agreed_free(struct agreed *s)
 {
     free(s->items);
@@ -22,13 +27,13 @@ void agreed_free(struct agreed *s)
 void agreed_count_step(struct agreed *s, uint32_t capacity)
 {
     s->steps++;
-    s->ask_checksum = (s->ask_checksum ^ capacity) * 16777619u;
+    s->ask_checksum = (s->ask_checksum ^ capacity) * fnv_prime;
 }
 
 /* Finds or adds the bucket.  NULL: out of memory. */
 static struct agreed_plan *plan_at(struct agreed *s, uint32_t bucket)
 {
-    struct agreed_plan *more = s->items;
+    struct agreed_plan *items = s->items; /* NULL if it cannot grow */
 
     if (s->last < s->count && s->items[s->last].bucket == bucket)
         return &s->items[s->last];
@@ -36,12 +41,12 @@ static struct agreed_plan *plan_at(struct agreed *s, uint32_t bucket)
         if (s->items[s->last].bucket == bucket)
             return &s->items[s->last];
     if (s->count == s->room) {
-        more = realloc(s->items, (2 * s->room + 16) * sizeof(*more));
-        s->room = more ? 2 * s->room + 16 : s->room;
+        items = realloc(s->items, (2 * s->room + 16) * sizeof(*items));
+        s->room = items ? 2 * s->room + 16 : s->room;
     }
-    if (!more)
+    if (!items)
         return NULL;
-    s->items = more;
+    s->items = items;
     s->items[s->count] = (struct agreed_plan){ .bucket = bucket, .plan = s->default_plan };
     s->items[s->count].plan.source = MOE_DEFAULT;
     return &s->items[s->count++];
@@ -86,12 +91,12 @@ static int set_plan(struct agreed *s, uint32_t bucket, const struct moe_plan *pl
     return OK;
 }
 
-int agreed_apply(struct agreed *s, const struct agreement *orders, uint32_t count, uint32_t here)
+int agreed_apply(struct agreed *s, const struct agreement *orders, uint32_t count, uint32_t bucket)
 {
     s->wait_steps = orders[0].next ? orders[0].next - 1 : 0;
     s->ask_checksum = 0;
     if (orders[0].holds)
-        TRY(set_plan(s, here, &orders[0].plan));
+        TRY(set_plan(s, bucket, &orders[0].plan));
     for (uint32_t i = 1; i < count; i++)
         TRY(set_plan(s, orders[i].key, &orders[i].plan));
     return OK;
@@ -103,13 +108,15 @@ int agreed_apply(struct agreed *s, const struct agreement *orders, uint32_t coun
 static uint32_t steps_for(const struct live *live, double exchange_us, uint32_t least,
                           uint32_t most)
 {
-    struct moetune_status s = live_status(live);
-    double us = s.steps ? exchange_share * live->setup.share * s.time_us / (double)s.steps : 0;
+    struct moetune_status status = live_status(live);
+    double budget_us =
+        status.steps ? exchange_share * live->setup.share * status.time_us / (double)status.steps
+                     : 0;
 
-    return us > 0 ? (uint32_t)fmin(fmax(ceil(exchange_us / us), least), most) : least;
+    return budget_us > 0 ? (uint32_t)fmin(fmax(ceil(exchange_us / budget_us), least), most) : least;
 }
 
-static bool same(const struct moe_plan *a, const struct moe_plan *b)
+static bool same_answer(const struct moe_plan *a, const struct moe_plan *b)
 {
     return plan_equal(a, b) && a->source == b->source;
 }
@@ -120,49 +127,51 @@ static uint32_t largest_of(uint32_t a, uint32_t b)
 }
 
 /* Returns after how many steps ranks should exchange for the sake of another bucket, which needs
- * `rest` steps first.  If its steps come regularly, this is its next step after those.  Else it is
- * a pseudo-random step, `poll` steps away on average: a regular one could miss the bucket for ever.
+ * `quiet_steps` steps first.  If its steps come regularly, this is its next step after those.  Else
+ * it is a pseudo-random step, `poll` steps away on average: a regular one could miss the bucket for
+ * ever.
  */
-static uint32_t wait_for_bucket(const struct agreed *s, const struct agreed_plan *p, uint32_t rest,
-                                uint32_t poll)
+static uint32_t wait_for_bucket(const struct agreed *s, const struct agreed_plan *agreed,
+                                uint32_t quiet_steps, uint32_t poll)
 {
-    uint32_t since = s->steps - p->last_step;
-    uint32_t random = 1 + (s->steps * 2654435761u >> 16) % (2 * poll - 1);
+    uint32_t since = s->steps - agreed->last_step;
+    uint32_t random_steps = 1 + (s->steps * spreading >> 16) % (2 * poll - 1);
 
-    rest = largest_of(rest, 1);
-    if (!p->regular || p->gap <= since)
-        return largest_of(rest, random);
-    return p->gap * ((rest + since + p->gap - 1) / p->gap) - since;
+    quiet_steps = largest_of(quiet_steps, 1);
+    if (!agreed->regular || agreed->gap <= since)
+        return largest_of(quiet_steps, random_steps);
+    return agreed->gap * ((quiet_steps + since + agreed->gap - 1) / agreed->gap) - since;
 }
 
 uint32_t agreed_make_orders(struct agreed *s, struct live *live, uint32_t capacity,
-                            double exchange_us, uint32_t room, struct agreement *out)
+                            double exchange_us, uint32_t orders_max, struct agreement *out)
 {
-    uint32_t window = live->setup.window, here = capacity / window, count = 1;
-    uint32_t next = steps_for(live, exchange_us, STEPS_LEAST, STEPS_MOST);
-    uint32_t poll = steps_for(live, exchange_us, 1, STEPS_LEAST);
+    uint32_t window = live->setup.window, own_bucket = capacity / window, count = 1;
+    uint32_t next_steps = steps_for(live, exchange_us, STEPS_LEAST, STEPS_MOST);
+    uint32_t poll_steps = steps_for(live, exchange_us, 1, STEPS_LEAST);
 
-    record_step(s, here);
+    record_step(s, own_bucket);
     for (uint32_t i = 0; i < s->count; i++) {
-        const struct agreed_plan *p = &s->items[i];
-        bool is_here = p->bucket == here;
-        struct moe_plan best = MOE_PLAN_INIT;
-        uint32_t rest =
-            live_rest(live, is_here ? capacity : p->bucket * window, exchange_us, &best);
-        bool changed = !same(&best, &p->plan);
+        const struct agreed_plan *agreed = &s->items[i];
+        bool is_own = agreed->bucket == own_bucket;
+        struct moe_plan best_plan = MOE_PLAN_INIT;
+        uint32_t quiet_steps =
+            live_rest(live, is_own ? capacity : agreed->bucket * window, exchange_us, &best_plan);
+        bool changed = !same_answer(&best_plan, &agreed->plan);
 
-        if (rest < next)
-            rest = is_here ? largest_of(rest, 1) : wait_for_bucket(s, p, rest, poll);
-        next = rest < next ? rest : next;
-        if (is_here)
-            out[0].holds = same(&best, &out[0].plan);
-        else if (changed && count < room)
-            out[count++] = (struct agreement){ .plan = best, .key = p->bucket };
+        if (quiet_steps < next_steps)
+            quiet_steps = is_own ? largest_of(quiet_steps, 1)
+                                 : wait_for_bucket(s, agreed, quiet_steps, poll_steps);
+        next_steps = quiet_steps < next_steps ? quiet_steps : next_steps;
+        if (is_own)
+            out[0].holds = same_answer(&best_plan, &out[0].plan);
+        else if (changed && count < orders_max)
+            out[count++] = (struct agreement){ .plan = best_plan, .key = agreed->bucket };
         /* A new plan is exchanged again at the next step, because it may have failed to run. */
-        if (is_here ? changed || !p->known : changed && count == room)
-            next = 1;
+        if (is_own ? changed || !agreed->known : changed && count == orders_max)
+            next_steps = 1;
     }
-    out[0].next = next;
+    out[0].next = next_steps;
     out[0].more = count - 1;
     return count;
 }
@@ -173,19 +182,19 @@ static const uint32_t order_magic = 0x3265746du; /* "mte2" */
 
 enum order_word { MAGIC, KEY, PLAN_LOW, PLAN_HIGH, OTHERS, BUCKET, STEP_TIME, CHECK, ORDER_WORDS };
 
-/* The bits of the word OTHERS that each number has. */
+/* The bits of the word OTHERS that each number has: the lowest one, and how many. */
 static const struct part {
-    unsigned at, bits;
+    unsigned shift, bits;
 } source_part = { 0, 8 }, more_part = { 8, 4 }, holds_part = { 12, 1 }, next_part = { 16, 11 };
 
-static uint32_t into(struct part part, uint32_t value)
+static uint32_t put_part(struct part part, uint32_t value)
 {
-    return (value & ((1u << part.bits) - 1)) << part.at;
+    return (value & ((1u << part.bits) - 1)) << part.shift;
 }
 
-static uint32_t from(struct part part, uint32_t word)
+static uint32_t get_part(struct part part, uint32_t word)
 {
-    return word >> part.at & ((1u << part.bits) - 1);
+    return word >> part.shift & ((1u << part.bits) - 1);
 }
 
 static void put_word(uint8_t *bytes, uint32_t value)
@@ -202,24 +211,25 @@ static uint32_t get_word(const uint8_t *bytes)
 /* FNV-1a: it finds buffers that were mixed up, not malice. */
 static uint32_t checksum(const uint8_t *bytes, size_t count)
 {
-    uint32_t sum = 2166136261u;
+    uint32_t sum = fnv_start;
 
     for (size_t i = 0; i < count; i++)
-        sum = (sum ^ bytes[i]) * 16777619u;
+        sum = (sum ^ bytes[i]) * fnv_prime;
     return sum;
 }
 
-void order_write(const struct agreement *o, struct moetune_order *out)
+void order_write(const struct agreement *agreement, struct moetune_order *out)
 {
-    const struct moe_plan *plan = &o->plan;
+    const struct moe_plan *plan = &agreement->plan;
     uint64_t packed = plan_pack(plan);
     uint32_t words[ORDER_WORDS] = { [MAGIC] = order_magic,
-                                    [KEY] = o->key,
+                                    [KEY] = agreement->key,
                                     [PLAN_LOW] = (uint32_t)packed,
                                     [PLAN_HIGH] = (uint32_t)(packed >> 32),
-                                    [OTHERS] =
-                                        into(source_part, plan->source) | into(more_part, o->more) |
-                                        into(holds_part, o->holds) | into(next_part, o->next),
+                                    [OTHERS] = put_part(source_part, plan->source) |
+                                               put_part(more_part, agreement->more) |
+                                               put_part(holds_part, agreement->holds) |
+                                               put_part(next_part, agreement->next),
                                     [BUCKET] = plan->bucket };
 
     memcpy(&words[STEP_TIME], &plan->time_us, sizeof(plan->time_us));
@@ -231,23 +241,23 @@ void order_write(const struct agreement *o, struct moetune_order *out)
 int order_read(const struct moetune_order *order, const struct moe_shape *shape,
                struct agreement *out)
 {
-    struct agreement o = { 0 };
+    struct agreement agreement = { 0 };
     uint32_t words[ORDER_WORDS];
 
     for (int i = 0; i < ORDER_WORDS; i++)
         words[i] = get_word(order->bytes + 4 * i);
     if (words[MAGIC] != order_magic || words[CHECK] != checksum(order->bytes, 4 * CHECK))
         return ERR_FORMAT;
-    o.key = words[KEY];
-    o.next = from(next_part, words[OTHERS]);
-    o.more = from(more_part, words[OTHERS]);
-    o.holds = from(holds_part, words[OTHERS]);
-    o.plan = plan_unpack(words[PLAN_LOW] | (uint64_t)words[PLAN_HIGH] << 32, shape->space);
-    o.plan.source = from(source_part, words[OTHERS]);
-    o.plan.bucket = words[BUCKET];
-    memcpy(&o.plan.time_us, &words[STEP_TIME], sizeof(o.plan.time_us));
-    if (!plan_legal(&o.plan, shape))
+    agreement.key = words[KEY];
+    agreement.next = get_part(next_part, words[OTHERS]);
+    agreement.more = get_part(more_part, words[OTHERS]);
+    agreement.holds = get_part(holds_part, words[OTHERS]);
+    agreement.plan = plan_unpack(words[PLAN_LOW] | (uint64_t)words[PLAN_HIGH] << 32, shape->space);
+    agreement.plan.source = get_part(source_part, words[OTHERS]);
+    agreement.plan.bucket = words[BUCKET];
+    memcpy(&agreement.plan.time_us, &words[STEP_TIME], sizeof(agreement.plan.time_us));
+    if (!plan_legal(&agreement.plan, shape))
         return ERR_FORMAT;
-    *out = o;
+    *out = agreement;
     return OK;
 }

@@ -60,15 +60,15 @@ void agreed_count_step(struct agreed *agreed, uint32_t capacity);
 struct moe_plan agreed_plan(struct agreed *agreed, uint32_t bucket);
 /* Writes the plan for a step before the next exchange, and waits one step less for it. */
 void agreed_take_step(struct agreed *agreed, uint32_t bucket, struct moe_plan *plan);
-/* Applies the orders of an exchange.  orders[0] is for the bucket `here`; the key of every other
+/* Applies the orders of an exchange.  orders[0] is for `bucket`; the key of every other
  * order is its bucket.  ERR_NOMEM. */
 int agreed_apply(struct agreed *agreed, const struct agreement *orders, uint32_t count,
-                 uint32_t here);
+                 uint32_t bucket);
 
 /* On rank 0: completes out[0], whose plan runs at this step, and adds orders for other buckets
  * whose plan has changed.  An exchange takes exchange_us.  Returns the number of orders: at most
- * `room`, which is at most 1 + AGREED_NEWS. */
+ * `orders_max`, which is at most 1 + AGREED_NEWS. */
 uint32_t agreed_make_orders(struct agreed *agreed, struct live *live, uint32_t capacity,
-                            double exchange_us, uint32_t room, struct agreement *out);
+                            double exchange_us, uint32_t orders_max, struct agreement *out);
 
 #endif

@@ -15,7 +15,7 @@ enum { STEPS_BEFORE = 2 };
 /* A plan that is expected to take so many times as long as the best one is never tried.  It gets
  * half a standard deviation of the expectation in its favour: a plan that is left out never comes
  * back, and at first the expectation may be only a guess about the machine. */
-static const double never = 3, favour_sds = 0.5;
+static const double never_factor = 3, favour_sds = 0.5;
 /* A bucket is inferred, as in a sweep, if that may lose at most inferred_bound.  It lies between
  * two buckets with one plan, at most inferred_span apart, or at most inferred_near from one. */
 static const double inferred_bound = 0.02, inferred_span = 2, inferred_near = 1.2;
@@ -42,7 +42,7 @@ static int write_entry(struct live *live, struct live_bucket *lb, const struct e
 }
 
 /* Ends the decision of the bucket in focus, and writes its entry. */
-static int decide(struct live *live, struct live_bucket *lb)
+static int end_decision(struct live *live, struct live_bucket *lb)
 {
     struct entry_row entry;
     int rc = bucket_entry(&lb->bucket, -1, &entry);
@@ -61,7 +61,7 @@ static int decide(struct live *live, struct live_bucket *lb)
 /* ---- inferred entries */
 
 /* Returns the larger capacity over the smaller one. */
-static double apart(const struct live_bucket *a, const struct live_bucket *b)
+static double capacity_ratio(const struct live_bucket *a, const struct live_bucket *b)
 {
     double ratio = (double)a->bucket.capacity / (double)b->bucket.capacity;
 
@@ -69,30 +69,33 @@ static double apart(const struct live_bucket *a, const struct live_bucket *b)
 }
 
 /* Writes an inferred entry if the plan of a decided bucket probably holds here, too. */
-static int infer(struct live *live, struct live_bucket *lb)
+static int infer_entry(struct live *live, struct live_bucket *lb)
 {
-    struct live_bucket_pair pair = live_buckets_around(&live->buckets, lb->bucket.key.bucket, true);
+    struct live_bucket_pair decided_pair =
+        live_buckets_around(&live->buckets, lb->bucket.key.bucket, BY_DECISION);
     int default_arm = live->dictionary.default_arm;
-    const struct live_bucket *model = NULL;
+    const struct live_bucket *source = NULL;
     struct entry_row entry;
 
-    if (pair.below && pair.above && pair.below->best == pair.above->best &&
-        apart(pair.below, pair.above) <= inferred_span)
-        model = pair.below;
-    else if (pair.below && apart(pair.below, lb) <= inferred_near)
-        model = pair.below;
-    else if (pair.above && apart(pair.above, lb) <= inferred_near)
-        model = pair.above;
+    if (decided_pair.below && decided_pair.above &&
+        decided_pair.below->best == decided_pair.above->best &&
+        capacity_ratio(decided_pair.below, decided_pair.above) <= inferred_span)
+        source = decided_pair.below;
+    else if (decided_pair.below && capacity_ratio(decided_pair.below, lb) <= inferred_near)
+        source = decided_pair.below;
+    else if (decided_pair.above && capacity_ratio(decided_pair.above, lb) <= inferred_near)
+        source = decided_pair.above;
     /* An effort may want every bucket measured.  Nothing is known about the distances between the
      * buckets of a declared space. */
-    if (!model || live->dictionary.effort->anchors_per_octave == 0 ||
+    if (!source || live->dictionary.effort->anchors_per_octave == 0 ||
         live->dictionary.buckets.declared)
         return OK;
     /* If the default plan is best on one side, nobody knows where between them that ends. */
-    if (model->best != default_arm && ((pair.below && pair.below->best == default_arm) ||
-                                       (pair.above && pair.above->best == default_arm)))
+    if (source->best != default_arm &&
+        ((decided_pair.below && decided_pair.below->best == default_arm) ||
+         (decided_pair.above && decided_pair.above->best == default_arm)))
         return OK;
-    dictionary_infer(&live->dictionary, lb->bucket.key.bucket, model->best, NULL, &entry);
+    dictionary_infer(&live->dictionary, lb->bucket.key.bucket, source->best, NULL, &entry);
     return entry.bound <= inferred_bound && !entry_fault(&entry, &live->setup.shape, NULL)
                ? write_entry(live, lb, &entry, "inferred")
                : OK;
@@ -122,7 +125,7 @@ static int take_focus(struct live *live, struct live_bucket *lb)
     if (lb->bucket.sample_count)
         live_set_capacity(live, lb, lb->bucket.attempts[lb->bucket.samples[0].arm].trial.capacity);
     if (!lb->bucket.sample_count && !lb->bucket.known)
-        TRY(infer(live, lb));
+        TRY(infer_entry(live, lb));
     if (lb->state != LIVE_OPEN)
         return OK;
     bucket_open(&lb->bucket, lb->rematch);
@@ -134,21 +137,21 @@ static int take_focus(struct live *live, struct live_bucket *lb)
 
 /* ---- which plans may be tried */
 
-static const double sds = 1.645; /* one-sided, 95 % */
+static const double confident_sds = 1.645; /* one-sided, 95 % */
 
 /* So many times the estimated worst cost of a try must be saved up, because samples have noise. */
-static const double caution = 1.3;
+static const double saving_factor = 1.3;
 
 /* Writes that a plan is tried.  To make this durable takes as long as many steps; it is not needed
  * for a plan that has run at about this capacity. */
-static int begin(struct live *live, struct live_bucket *lb, int arm)
+static int begin_trial(struct live *live, struct live_bucket *lb, int arm)
 {
     return bucket_begin(&lb->bucket, arm, lb->bucket.capacity <= 2 * live->ran[arm].capacity);
 }
 
 /* Lists what a step under each arm takes at most, by its samples alone; INFINITY if it never ran.
  * Time grows with capacity, at most in proportion. */
-static void list_known(const struct live *live, const struct live_bucket *lb, double *known_ns)
+static void list_known_ns(const struct live *live, const struct live_bucket *lb, double *known_ns)
 {
     const struct bucket *b = &lb->bucket;
 
@@ -168,12 +171,12 @@ static void list_known(const struct live *live, const struct live_bucket *lb, do
 /* Returns what a step under an arm that never ran takes at most, see reach.h. */
 static double reached_ns(const struct live *live, const double *known_ns, int arm)
 {
-    double most = INFINITY;
+    double bound_ns = INFINITY;
 
-    for (int i = 0; i < (int)live->dictionary.arm_count; i++)
-        if (known_ns[i] < most)
-            most = fmin(most, known_ns[i] * reach_factor(&live->reach, i, arm));
-    return most;
+    for (int ran_arm = 0; ran_arm < (int)live->dictionary.arm_count; ran_arm++)
+        if (known_ns[ran_arm] < bound_ns)
+            bound_ns = fmin(bound_ns, known_ns[ran_arm] * reach_factor(&live->reach, ran_arm, arm));
+    return bound_ns;
 }
 
 /* Returns what must be saved up for a step under an arm at this capacity.  The search's estimate
@@ -183,12 +186,13 @@ static double needed_us(const struct live *live, const struct live_bucket *lb, u
 {
     struct search *search = lb->bucket.dictionary->search;
     struct normal over = search_compare(search, arm, lb->best);
-    bool ran = search->count[arm] > 0;
-    double level = level_ns(&lb->level), ns = ran ? known_ns[arm] : reached_ns(live, known_ns, arm);
+    bool has_run = search->count[arm] > 0;
+    double best_ns = level_ns(&lb->level),
+           arm_ns = has_run ? known_ns[arm] : reached_ns(live, known_ns, arm);
 
     if (isfinite(over.sd))
-        ns = fmax(ns, exp(over.mean + (ran ? sds * over.sd : 0)) * level);
-    return caution * fmax(0, ns - level) * 1e-3 *
+        arm_ns = fmax(arm_ns, exp(over.mean + (has_run ? confident_sds * over.sd : 0)) * best_ns);
+    return saving_factor * fmax(0, arm_ns - best_ns) * 1e-3 *
            fmax(1, (double)capacity / (double)lb->bucket.capacity);
 }
 
@@ -198,45 +202,50 @@ static bool is_too_slow(const struct live *live, const struct live_bucket *lb, i
 {
     struct normal over = search_compare(lb->bucket.dictionary->search, arm, lb->best);
 
-    return arm != live->dictionary.default_arm && !(exp(over.mean - favour_sds * over.sd) < never);
+    return arm != live->dictionary.default_arm &&
+           !(exp(over.mean - favour_sds * over.sd) < never_factor);
 }
+
+/* A distance must be below this part of another one to count as shorter, in spite of rounding. */
+static const double nearer = 1 - 1e-9;
 
 /* Chooses a plan to try before a wanted one that may take too long.  It lies between the wanted
  * plan and those that ran, so its time says more about the wanted one.  Returns the affordable plan
- * that is nearest to the wanted one, and *us becomes what it needs.  Returns `wanted` if none is
- * affordable; then *us becomes the least that any of them needs. */
+ * that is nearest to the wanted one, and *needs_us becomes what it needs.  Returns `wanted` if none
+ * is affordable; then *needs_us becomes the least that any of them needs. */
 static int choose_between(const struct live *live, const struct live_bucket *lb, uint64_t capacity,
-                          const double *known_ns, int wanted, double *us)
+                          const double *known_ns, int wanted, double *needs_us)
 {
     const struct search *search = lb->bucket.dictionary->search;
-    double left_us = budget_left_us(&live->budget), level = level_ns(&lb->level), least_us = *us;
-    double farthest = reached_ns(live, known_ns, wanted) / level, nearest = farthest * (1 - 1e-9);
-    int found = wanted;
+    double left_us = budget_left_us(&live->budget), best_ns = level_ns(&lb->level),
+           least_us = *needs_us;
+    double farthest = reached_ns(live, known_ns, wanted) / best_ns, nearest = farthest * nearer;
+    int chosen = wanted;
 
     for (int arm = 0; arm < (int)live->dictionary.arm_count; arm++) {
-        double apart = reach_factor(&live->reach, arm, wanted), needed;
+        double distance = reach_factor(&live->reach, arm, wanted), arm_needs_us;
 
         if (!search->usable[arm] || search->count[arm] || arm == wanted || arm == lb->best ||
-            !(apart < farthest * (1 - 1e-9)) || is_too_slow(live, lb, arm))
+            !(distance < farthest * nearer) || is_too_slow(live, lb, arm))
             continue;
-        needed = needed_us(live, lb, capacity, known_ns, arm);
-        least_us = fmin(least_us, needed);
-        if (needed <= left_us && apart < nearest) {
-            nearest = apart * (1 - 1e-9);
-            found = arm;
-            *us = needed;
+        arm_needs_us = needed_us(live, lb, capacity, known_ns, arm);
+        least_us = fmin(least_us, arm_needs_us);
+        if (arm_needs_us <= left_us && distance < nearest) {
+            nearest = distance * nearer;
+            chosen = arm;
+            *needs_us = arm_needs_us;
         }
     }
-    if (found == wanted)
-        *us = least_us;
-    return found;
+    if (chosen == wanted)
+        *needs_us = least_us;
+    return chosen;
 }
 
 int live_next_arm(struct live *live, struct live_bucket *lb, uint64_t capacity,
                   enum decision_purpose *purpose)
 {
     struct search *search = lb->bucket.dictionary->search;
-    double known_ns[SEARCH_ARMS_MAX], us;
+    double known_ns[SEARCH_ARMS_MAX], needs_us;
     int arm;
 
     if (take_focus(live, lb)) {
@@ -253,7 +262,7 @@ int live_next_arm(struct live *live, struct live_bucket *lb, uint64_t capacity,
             return lb->best;
         arm = decision_next(&lb->bucket.decision, purpose);
         if (arm == DECISION_DONE) {
-            if (decide(live, lb))
+            if (end_decision(live, lb))
                 live_stop_learning(live);
             return -1;
         }
@@ -263,18 +272,18 @@ int live_next_arm(struct live *live, struct live_bucket *lb, uint64_t capacity,
             break;
         decision_drop_slow(&lb->bucket.decision, arm);
     }
-    list_known(live, lb, known_ns);
-    us = needed_us(live, lb, capacity, known_ns, arm);
-    if (budget_left_us(&live->budget) < us && *purpose == DECISION_SEARCH && !search->count[arm] &&
-        arm != live->dictionary.default_arm)
-        arm = choose_between(live, lb, capacity, known_ns, arm, &us);
+    list_known_ns(live, lb, known_ns);
+    needs_us = needed_us(live, lb, capacity, known_ns, arm);
+    if (budget_left_us(&live->budget) < needs_us && *purpose == DECISION_SEARCH &&
+        !search->count[arm] && arm != live->dictionary.default_arm)
+        arm = choose_between(live, lb, capacity, known_ns, arm, &needs_us);
     /* The decision is not asked again before enough is saved up, because asking costs time, too. */
-    live->saving_us = us;
-    if (budget_left_us(&live->budget) < us)
+    live->saving_us = needs_us;
+    if (budget_left_us(&live->budget) < needs_us)
         return -1;
     live->saving_us = 0;
-    live->budget.reserved_us = us;
-    if (begin(live, lb, arm)) {
+    live->budget.reserved_us = needs_us;
+    if (begin_trial(live, lb, arm)) {
         live_stop_learning(live);
         return -1;
     }
@@ -305,40 +314,44 @@ static bool is_faster(const struct live_bucket *lb, int arm, double margin)
     /* One-sided 99.5 %: the test is repeated after every sample. */
     static const double often_sds = 2.58;
     /* A prior for the noise, and the variance of a median over that of a mean. */
-    static const double prior_noise = 0.05, prior_count = 4, of_medians = 1.57;
-    double freedom, noise = search_noise(lb->bucket.dictionary->search, &freedom), variance;
-    double by = log(level_ns(&lb->level) / bucket_median_ns(&lb->bucket, arm));
+    static const double prior_noise = 0.05, prior_count = 4, median_variance = 1.57;
+    double noise_freedom, variance;
+    double noise = search_noise(lb->bucket.dictionary->search, &noise_freedom);
+    double log_gain = log(level_ns(&lb->level) / bucket_median_ns(&lb->bucket, arm));
 
-    noise = (noise * freedom + prior_noise * prior_noise * prior_count) / (freedom + prior_count);
+    noise = (noise * noise_freedom + prior_noise * prior_noise * prior_count) /
+            (noise_freedom + prior_count);
     variance =
-        of_medians * noise *
+        median_variance * noise *
         (1 / (double)bucket_count(&lb->bucket, arm) + 1 / fmin(lb->level.count, LEVEL_STEPS));
-    return by > -log1p(-margin) && by > often_sds * sqrt(variance);
+    return log_gain > -log1p(-margin) && log_gain > often_sds * sqrt(variance);
 }
 
 int live_learn(struct live *live, struct live_bucket *lb, enum decision_purpose purpose, int arm,
                int64_t ns)
 {
-    const struct bucket *b = &lb->bucket;
+    const struct bucket *bucket = &lb->bucket;
     int leader;
 
-    TRY(begin(live, lb, arm));
+    TRY(begin_trial(live, lb, arm));
     live->progress_at = live->asks;
     if (live->ran[arm].capacity <= lb->bucket.capacity)
-        live->ran[arm] = (struct ran){ b->dictionary, b->capacity, (double)ns };
+        live->ran[arm] = (struct ran){ bucket->dictionary, bucket->capacity, (double)ns };
     TRY(bucket_learn(&lb->bucket, purpose, arm, ns));
-    *(purpose == DECISION_SEARCH ? &live->run.row.samples_search
-                                 : &live->run.row.samples_default) += 1;
+    if (purpose == DECISION_SEARCH)
+        live->run.row.samples_search++;
+    else
+        live->run.row.samples_default++;
     /* The best sampled plan answers before the decision ends, if samples prove it. */
-    leader = search_result(b->dictionary->search).winner;
-    if (lb->rematch || leader < 0 || leader == lb->best || bucket_count(b, leader) < STEPS_BEFORE ||
-        !is_faster(lb, leader, live->setup.margin))
+    leader = search_result(bucket->dictionary->search).winner;
+    if (lb->rematch || leader < 0 || leader == lb->best ||
+        bucket_count(bucket, leader) < STEPS_BEFORE || !is_faster(lb, leader, live->setup.margin))
         return OK;
     live_set_answer(live, lb, leader, MOE_TENTATIVE);
     live->insights++;
-    for (uint32_t i = 0; i < b->sample_count; i++)
-        if (b->samples[i].arm == leader)
-            level_add(&lb->level, (double)b->samples[i].ns);
+    for (uint32_t sample = 0; sample < bucket->sample_count; sample++)
+        if (bucket->samples[sample].arm == leader)
+            level_add(&lb->level, (double)bucket->samples[sample].ns);
     return OK;
 }
 
@@ -369,7 +382,7 @@ int live_fail(struct live *live, struct live_bucket *lb, int arm, enum trial_sta
     if (lb->state == LIVE_DECIDED)
         TRY(live_expire(live, lb, "failed in training", false));
     TRY(bucket_load(&lb->bucket));
-    TRY(begin(live, lb, arm));
+    TRY(begin_trial(live, lb, arm));
     TRY(bucket_fail(&lb->bucket, arm, state, why));
     TRY(store_commit(live->dictionary.store));
     if (in_focus)

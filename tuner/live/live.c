@@ -8,13 +8,16 @@
 #include <math.h>
 #include <stdio.h>
 
+/* While the bucket is not open, live_ask_in() checks only every so many asks whether to commit. */
+enum { ASKS_PER_COMMIT_CHECK = 64 };
+
 static double clock_us(const struct live *live)
 {
     return live->setup.now_us(live->setup.self);
 }
 
 /* Returns whether this process may write to the table. */
-static bool learns(const struct live *live)
+static bool may_write(const struct live *live)
 {
     return live->dictionary.store && !live->status.looking_up;
 }
@@ -24,7 +27,7 @@ static void commit_if_due(struct live *live, double now_us)
 {
     int rc;
 
-    if (!learns(live))
+    if (!may_write(live))
         return;
     run_stay_alive(&live->run, now_us);
     if (live->setup.dry_run)
@@ -46,7 +49,7 @@ void live_drop_ask(struct live *live)
 }
 
 /* Finds or adds a bucket.  NULL: out of memory. */
-static struct live_bucket *bucket_in(struct live *live, uint32_t bucket, uint64_t capacity)
+static struct live_bucket *find_bucket(struct live *live, uint32_t bucket, uint64_t capacity)
 {
     bool fresh = false;
 
@@ -59,8 +62,8 @@ static struct live_bucket *bucket_in(struct live *live, uint32_t bucket, uint64_
 
 static struct live_bucket *bucket_of(struct live *live, uint32_t capacity)
 {
-    return bucket_in(live, capacity / live->setup.window,
-                     live_key(live->dictionary.buckets, capacity));
+    return find_bucket(live, capacity / live->setup.window,
+                       live_key(live->dictionary.buckets, capacity));
 }
 
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
@@ -75,21 +78,21 @@ void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct m
     struct live_bucket *lb;
 
     live_drop_ask(live);
-    lb = live->dictionary.store ? bucket_in(live, bucket, capacity) : NULL;
+    lb = live->dictionary.store ? find_bucket(live, bucket, capacity) : NULL;
     if (!lb) {
         live_look_up(live, bucket, capacity, plan);
         return;
     }
     live->asks++;
     *p = (struct pending){ .lb = lb, .capacity = capacity, .arm = lb->best };
-    if (lb->state == LIVE_OPEN || live->run.unpublished || !(live->asks % 64)) {
+    if (lb->state == LIVE_OPEN || live->run.unpublished || !(live->asks % ASKS_PER_COMMIT_CHECK)) {
         /* The answer is the best known plan, or the one that the bucket's decision wants. */
         double now_us = clock_us(live);
         int arm = -1;
 
         if (lb->state == LIVE_OPEN) {
             live_ensure_answer(live, lb);
-            if (learns(live) && lb->state == LIVE_OPEN && budget_left_us(&live->budget) >= 0)
+            if (may_write(live) && lb->state == LIVE_OPEN && budget_left_us(&live->budget) >= 0)
                 arm = live_next_arm(live, lb, capacity, &p->purpose);
         }
         p->sampled = arm >= 0;
@@ -118,16 +121,17 @@ static double log_below(const struct pending *p)
  * Time grows with capacity, at most in proportion; the model is held to this. */
 static double rescale_by_model(const struct pending *p, int arm)
 {
-    double below = log_below(p);
+    double log_ratio = log_below(p);
     double factor =
         search_rescale(p->lb->bucket.dictionary->search, arm, p->capacity, p->lb->bucket.capacity);
 
-    return isfinite(factor) ? fmin(exp(fmax(0, below)), fmax(exp(fmin(0, below)), factor))
-                            : exp(below / 2);
+    return isfinite(factor) ? fmin(exp(fmax(0, log_ratio)), fmax(exp(fmin(0, log_ratio)), factor))
+                            : exp(log_ratio / 2);
 }
 
-/* Returns the same factor, with the bucket's slope, which the model does not know. */
-static double rescale(const struct pending *p, int arm)
+/* Returns the factor of rescale_by_model(), corrected by the slope that steps in the bucket showed.
+ */
+static double rescale_by_slope(const struct pending *p, int arm)
 {
     return rescale_by_model(p, arm) * exp(slope_of(&p->lb->slope) * log_below(p));
 }
@@ -171,33 +175,33 @@ static int check_drift(struct live *live, const struct pending *p, double ns)
 static int close_step(struct live *live, const struct pending *p, double ns)
 {
     struct live_bucket *lb = p->lb;
-    bool best = p->arm == lb->best;
-    double as_if_ns, usual_us, begun_us;
+    bool is_best = p->arm == lb->best;
+    double converted_ns, usual_us, begun_us;
     int rc;
 
     live->status.steps++;
-    live->status.tried += !best;
+    live->status.tried += !is_best;
     if (p->arm < 0) {
         budget_earn(&live->budget, ns * 1e-3, ns * 1e-3);
         return OK;
     }
-    if (best)
+    if (is_best)
         slope_add(&lb->slope, -log_below(p), log(ns * rescale_by_model(p, p->arm)));
-    as_if_ns = ns * rescale(p, p->arm);
-    if (best)
-        level_add(&lb->level, as_if_ns);
+    converted_ns = ns * rescale_by_slope(p, p->arm);
+    if (is_best)
+        level_add(&lb->level, converted_ns);
     /* A try costs what it took beyond the best plan. */
-    usual_us = level_ns(&lb->level) / rescale(p, lb->best) * 1e-3;
+    usual_us = level_ns(&lb->level) / rescale_by_slope(p, lb->best) * 1e-3;
     usual_us = usual_us > 0 ? usual_us : ns * 1e-3; /* no step under the best plan is known */
     budget_earn(&live->budget, ns * 1e-3, usual_us);
-    budget_pay_step(&live->budget, best ? 0 : ns * 1e-3 - usual_us);
-    if (!learns(live) || !(p->sampled || lb->watched))
+    budget_pay_step(&live->budget, is_best ? 0 : ns * 1e-3 - usual_us);
+    if (!may_write(live) || !(p->sampled || lb->watched))
         return OK;
     begun_us = clock_us(live);
     if (p->sampled && live->focus == lb)
-        rc = live_learn(live, lb, p->purpose, p->arm, (int64_t)as_if_ns);
+        rc = live_learn(live, lb, p->purpose, p->arm, (int64_t)converted_ns);
     else
-        rc = check_drift(live, p, (double)(int64_t)as_if_ns);
+        rc = check_drift(live, p, (double)(int64_t)converted_ns);
     budget_add_own(&live->budget, clock_us(live) - begun_us);
     return rc;
 }
@@ -220,7 +224,7 @@ int live_tell(struct live *live, int64_t ns)
 static int learn_failure(struct live *live, struct live_bucket *lb, int arm, enum trial_state state,
                          const char *why)
 {
-    int rc = learns(live) && arm >= 0 ? live_fail(live, lb, arm, state, why) : OK;
+    int rc = may_write(live) && arm >= 0 ? live_fail(live, lb, arm, state, why) : OK;
 
     if (rc < 0)
         live_stop_learning(live);
@@ -231,7 +235,7 @@ void live_memory(struct live *live, int64_t bytes)
 {
     const struct pending *p = &live->pending;
 
-    if (learns(live) && p->lb && p->arm >= 0 && p->lb->bucket.attempts &&
+    if (may_write(live) && p->lb && p->arm >= 0 && p->lb->bucket.attempts &&
         ledger_memory(live->dictionary.store, &p->lb->bucket.attempts[p->arm], bytes))
         live_stop_learning(live);
 }
@@ -266,12 +270,12 @@ int live_tell_unasked(struct live *live, uint32_t bucket, uint64_t capacity,
     struct pending p = { .capacity = capacity };
 
     live_drop_ask(live);
-    p.lb = live->dictionary.store ? bucket_in(live, bucket, capacity) : NULL;
+    p.lb = live->dictionary.store ? find_bucket(live, bucket, capacity) : NULL;
     if (!p.lb)
         return OK;
     p.arm = arms_find(live->arms, live->dictionary.arm_count, plan);
     p.lb->last_step = ++live->asks;
-    if (!(live->asks % 64))
+    if (!(live->asks % ASKS_PER_COMMIT_CHECK))
         commit_if_due(live, clock_us(live));
     if (p.arm != p.lb->best || p.arm < 0) { /* by now another plan is the best */
         live->status.steps++;
@@ -290,9 +294,9 @@ void live_add_cost(struct live *live, double us)
 uint32_t live_rest(struct live *live, uint32_t capacity, double asking_us, struct moe_plan *plan)
 {
     struct live_bucket *lb = live->dictionary.store ? bucket_of(live, capacity) : NULL;
-    const struct budget *b = &live->budget;
+    const struct budget *budget = &live->budget;
     double missing, income = 0;
-    uint32_t saving = 0;
+    uint32_t saving_steps = 0;
 
     if (!lb) {
         live_ask(live, capacity, plan);
@@ -300,15 +304,15 @@ uint32_t live_rest(struct live *live, uint32_t capacity, double asking_us, struc
     }
     live_ensure_answer(live, lb);
     *plan = lb->answer;
-    if (lb->state != LIVE_OPEN || !learns(live))
+    if (lb->state != LIVE_OPEN || !may_write(live))
         return LIVE_NEVER;
     /* How many steps earn what is missing, if each earns as much as steps so far did on average. */
     if (live->status.steps)
-        income = b->earned_us / (double)live->status.steps;
-    missing = live_needed_us(live) + asking_us - budget_left_us(b);
+        income = budget->earned_us / (double)live->status.steps;
+    missing = live_needed_us(live) + asking_us - budget_left_us(budget);
     if (missing > 0)
-        saving = income > 0 ? (uint32_t)fmin(LIVE_NEVER, ceil(missing / income)) : LIVE_NEVER;
-    return live_wait_steps(live, lb, saving);
+        saving_steps = income > 0 ? (uint32_t)fmin(LIVE_NEVER, ceil(missing / income)) : LIVE_NEVER;
+    return live_wait_steps(live, lb, saving_steps);
 }
 
 struct moetune_status live_status(const struct live *live)

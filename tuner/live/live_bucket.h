@@ -70,8 +70,10 @@ void live_buckets_free(struct live_buckets *buckets);
 struct live_bucket_pair {
     const struct live_bucket *below, *above;
 };
-/* Finds them.  With `decided` a decision must have chosen their plans. */
+/* How their plans must have been measured: a decision chose them, or any samples are enough. */
+enum measured_how { BY_DECISION, BY_ANY_SAMPLES };
+/* Finds them. */
 struct live_bucket_pair live_buckets_around(const struct live_buckets *buckets, uint32_t bucket,
-                                            bool decided);
+                                            enum measured_how how);
 
 #endif

@@ -27,7 +27,7 @@ struct moetune {
     struct buckets buckets;
     struct agreed agreed; /* the plans that ranks know without an exchange */
 
-    /* Of the last ask. */
+    /* Of the last ask.  At most one of awaits_time and without_exchange is true. */
     bool any_ask;          /* there was one */
     bool awaits_time;      /* its time is not told yet; `live` or an exchange answered it */
     bool without_exchange; /* its time is not told yet; `agreed` answered it */
@@ -42,7 +42,7 @@ struct moetune {
     uint32_t exchanges;
 };
 
-static const double us_most = 1e12;
+static const double us_max = 1e12;
 
 /* Runs a statement under the plain locale, in this thread only.  A locale of 0 changes nothing. */
 #define PLAINLY(tuner, statement)                                                                  \
@@ -52,11 +52,12 @@ static const double us_most = 1e12;
         uselocale(before_);                                                                        \
     } while (0)
 
-/* Copies a caller's struct.  Fields that the caller's version does not have become 0. */
-static void copy_in(void *to, size_t size, const void *from, uint32_t given)
+/* Copies a caller's struct, in whole words of 4 bytes.  Fields that the caller's version does not
+ * have become 0. */
+static void copy_in(void *to, size_t size, const void *from, uint32_t given_size)
 {
     memset(to, 0, size);
-    memcpy(to, from, given && given < size ? given & ~3u : size);
+    memcpy(to, from, given_size && given_size < size ? given_size & ~3u : size);
 }
 
 /* ---- opening */
@@ -104,7 +105,7 @@ static int declare_space(struct moetune *t)
 static int complete_and_open(struct moetune *t, const char *db)
 {
     struct moetune_options *o = &t->options;
-    bool numbers = !isnan(o->share) && !isnan(o->margin) && o->harm >= 0 && o->harm < 0.5;
+    bool numbers_are_valid = !isnan(o->share) && !isnan(o->margin) && o->harm >= 0 && o->harm < 0.5;
     struct table_setup setup;
     int rc;
 
@@ -115,7 +116,7 @@ static int complete_and_open(struct moetune *t, const char *db)
     o->window = o->window ? o->window : shape_window(&t->shape);
     t->buckets = buckets_of(&t->shape, o->window);
     o->now_us = o->now_us ? o->now_us : system_us;
-    if (!numbers || !(o->share <= 1) || !(o->margin < 1) || o->window > 1u << 20)
+    if (!numbers_are_valid || !(o->share <= 1) || !(o->margin < 1) || o->window > 1u << 20)
         return fail(ERR_ARGUMENT,
                     "options: a share up to 1, a margin below 1, a harm from 0 to below 0.5 and a "
                     "window up to %u are wanted",
@@ -206,9 +207,9 @@ static bool is_legal(const struct moetune *t, uint32_t capacity, const struct mo
 static void copy_out(const struct moe_plan *from, struct moe_plan *out)
 {
     uint32_t size = out->struct_size ? out->struct_size : sizeof(*out);
-    uint32_t known = size < sizeof(*from) ? size & ~3u : sizeof(*from);
+    uint32_t copied = size < sizeof(*from) ? size & ~3u : sizeof(*from);
 
-    memcpy(out, from, known);
+    memcpy(out, from, copied);
     out->struct_size = size;
 }
 
@@ -273,14 +274,14 @@ static int apply_orders(struct moetune *t, const struct moetune_order *bytes, ui
 static int exchange(struct moetune *t)
 {
     struct moetune_order orders[1 + AGREED_NEWS];
-    uint32_t sum = t->agreed.ask_checksum, count = 1;
+    uint32_t checksum = t->agreed.ask_checksum, count = 1;
     struct agreement first;
     double begun_us;
 
     t->agreed.ask_checksum = 0;
     memset(orders, 0, sizeof(orders));
     if (t->live)
-        write_orders(t, sum, 1 + AGREED_NEWS, orders);
+        write_orders(t, checksum, 1 + AGREED_NEWS, orders);
     begun_us = t->options.now_us(t->options.self);
     for (uint32_t i = 0; i < count; i++) {
         if (t->options.broadcast(t->options.self, orders[i].bytes, sizeof(orders[i].bytes)))
@@ -290,7 +291,7 @@ static int exchange(struct moetune *t)
             count += first.more;
     }
     t->carry_us = t->options.now_us(t->options.self) - begun_us;
-    return apply_orders(t, orders, 1 + AGREED_NEWS, sum, &t->plan) ? ERR_IO : OK;
+    return apply_orders(t, orders, 1 + AGREED_NEWS, checksum, &t->plan) ? ERR_IO : OK;
 }
 
 /* Returns the default plan as an answer. */
@@ -378,13 +379,13 @@ int moetune_order(const struct moetune *t, struct moetune_order *out)
 int moetune_follow(struct moetune *t, const struct moetune_order *order, uint32_t capacity,
                    struct moe_plan *plan)
 {
-    struct agreement found;
+    struct agreement agreement;
 
     if (!t || !order || !plan || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
-    if (order_read(order, &t->shape, &found) || found.key != capacity)
+    if (order_read(order, &t->shape, &agreement) || agreement.key != capacity)
         return MOE_ERR_FORMAT;
-    copy_out(&found.plan, plan);
+    copy_out(&agreement.plan, plan);
     return MOE_OK;
 }
 
@@ -395,7 +396,7 @@ static const char could_not_run[] = "the trainer could not run it";
 /* A plan may fail at a step without an exchange.  At the next exchange the rank sends a failure
  * code in place of its time: failure_least plus the capacity.  These codes lie above all times and
  * below MOETUNE_FAILED. */
-static const double failure_least = 1e13, failure_most = 1e14;
+static const double failure_least = 1e13, failure_max = 1e14;
 
 static int tell_failed_unasked(struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
 {
@@ -417,25 +418,25 @@ static int tell_unasked(struct moetune *t, uint32_t bucket, uint64_t key,
 /* Returns the largest time of all ranks, and adds the cost of the exchange to the budget. */
 static double exchange_time(struct moetune *t, double us)
 {
-    double mine = fmax(us, t->failure_code), most = mine;
+    double own_us = fmax(us, t->failure_code), largest_us = own_us;
     double begun_us = t->options.now_us(t->options.self);
 
-    if (t->options.largest && t->options.largest(t->options.self, &most))
-        most = INFINITY;
-    if (most == t->failure_code)
+    if (t->options.largest && t->options.largest(t->options.self, &largest_us))
+        largest_us = INFINITY;
+    if (largest_us == t->failure_code)
         t->failure_code = 0;
     if (t->live && (t->options.broadcast || t->options.largest)) {
         add_exchange(t, t->carry_us + t->options.now_us(t->options.self) - begun_us);
         live_add_cost(t->live, exchange_us(t));
     }
-    return most;
+    return largest_us;
 }
 
 int moetune_tell(struct moetune *t, double time_us)
 {
     struct moe_plan plan;
     uint32_t capacity;
-    double us;
+    double largest_us;
     int rc = MOE_OK;
 
     if (!t)
@@ -446,32 +447,32 @@ int moetune_tell(struct moetune *t, double time_us)
             t->failure_code = failure_least + t->capacity;
             return MOE_OK;
         }
-        if (!(time_us > 0 && time_us < us_most))
+        if (!(time_us > 0 && time_us < us_max))
             return MOE_ERR_ARGUMENT;
         return t->live ? tell_unasked(t, bucket_of(t), t->key, &t->plan, time_us) : MOE_OK;
     }
     /* A wrong time becomes the largest of all, so that every rank learns of it. */
-    if (!t->awaits_time || !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
+    if (!t->awaits_time || !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_max)))
         time_us = INFINITY;
-    us = exchange_time(t, time_us);
+    largest_us = exchange_time(t, time_us);
     t->awaits_time = t->must_exchange = false;
-    if (us > 0 && us < us_most) {
+    if (largest_us > 0 && largest_us < us_max) {
         if (t->live)
-            PLAINLY(t, rc = live_tell(t->live, (int64_t)fmax(1, us * 1e3)));
+            PLAINLY(t, rc = live_tell(t->live, (int64_t)fmax(1, largest_us * 1e3)));
         return rc;
     }
     if (t->options.largest) /* else no other rank knows of it */
         t->agreed.wait_steps = 0;
-    if (us == MOETUNE_FAILED) {
+    if (largest_us == MOETUNE_FAILED) {
         if (t->live)
             PLAINLY(t, rc = live_failed(t->live, TRIAL_FAILED, could_not_run));
         return rc;
     }
     if (t->live)
         live_drop_ask(t->live);
-    if (!(us >= failure_least && us < failure_most))
+    if (!(largest_us >= failure_least && largest_us < failure_max))
         return MOE_ERR_ARGUMENT;
-    capacity = (uint32_t)(us - failure_least);
+    capacity = (uint32_t)(largest_us - failure_least);
     plan = agreed_plan(&t->agreed, capacity / t->buckets.window);
     return t->live ? tell_failed_unasked(t, capacity, &plan) : MOE_OK;
 }
@@ -495,7 +496,7 @@ int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *
     struct moe_plan ran;
 
     if (!t || !plan || !t->live || !is_legal(t, capacity, plan) ||
-        !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
+        !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_max)))
         return MOE_ERR_ARGUMENT;
     copy_in(&ran, sizeof(ran), plan, plan->struct_size);
     t->awaits_time = false;
@@ -507,7 +508,7 @@ int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *
 
 int moetune_spent(struct moetune *t, double us)
 {
-    if (!t || !t->live || !(us >= 0 && us < us_most))
+    if (!t || !t->live || !(us >= 0 && us < us_max))
         return MOE_ERR_ARGUMENT;
     live_add_cost(t->live, us);
     add_exchange(t, us);
@@ -547,29 +548,29 @@ int moetune_orders(struct moetune *t, struct moetune_order *out, uint32_t room, 
 int moetune_obey(struct moetune *t, const struct moetune_order *orders, uint32_t room,
                  uint32_t capacity, struct moe_plan *plan)
 {
-    struct moe_plan now;
+    struct moe_plan ordered;
 
     if (!t || !orders || !room || !plan || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
     t->capacity = capacity;
-    TRY(public_status(apply_orders(t, orders, room, capacity, &now)));
-    copy_out(&now, plan);
+    TRY(public_status(apply_orders(t, orders, room, capacity, &ordered)));
+    copy_out(&ordered, plan);
     return MOE_OK;
 }
 
 int moetune_status(const struct moetune *t, struct moetune_status *out)
 {
-    struct moetune_status all = { .struct_size = sizeof(all) };
-    uint32_t size;
+    struct moetune_status status = { .struct_size = sizeof(status) };
+    uint32_t copied;
 
     if (!t || !out)
         return MOE_ERR_ARGUMENT;
     if (t->live)
-        all = live_status(t->live);
-    size = out->struct_size && out->struct_size < sizeof(all) ? out->struct_size & ~7u
-                                                              : (uint32_t)sizeof(all);
-    memcpy(out, &all, size);
-    out->struct_size = size;
+        status = live_status(t->live);
+    copied = out->struct_size && out->struct_size < sizeof(status) ? out->struct_size & ~7u
+                                                                   : (uint32_t)sizeof(status);
+    memcpy(out, &status, copied);
+    out->struct_size = copied;
     return MOE_OK;
 }
 

@@ -19,25 +19,25 @@ static double number_of(const struct declaration *d, const struct moe_plan *plan
              : (double)plan_value(plan, axis);
 }
 
-/* Replaces each value of an axis by its place: the sum of the logarithms of the factors from value
- * to value below it. */
-static void place_values(double *at, size_t count, size_t stride, double *sorted)
+/* Replaces each value of an axis, `stride` apart in `numbers`, by its place: the sum of the
+ * logarithms of the factors from value to value below it. */
+static void place_values(double *numbers, size_t count, size_t stride, double *sorted)
 {
-    size_t values = 0;
+    size_t distinct = 0;
 
     for (size_t i = 0; i < count; i++)
-        sorted[i] = at[i * stride];
+        sorted[i] = numbers[i * stride];
     sort_doubles(sorted, count);
     for (size_t i = 0; i < count; i++)
-        if (!i || sorted[i] > sorted[values - 1])
-            sorted[values++] = sorted[i];
+        if (!i || sorted[i] > sorted[distinct - 1])
+            sorted[distinct++] = sorted[i];
     for (size_t i = 0; i < count; i++) {
         double sum = 0;
 
-        for (size_t k = 1; k < values && sorted[k] <= at[i * stride]; k++)
+        for (size_t k = 1; k < distinct && sorted[k] <= numbers[i * stride]; k++)
             sum +=
                 log(sorted[k - 1] > 0 ? fmin(most_factor, sorted[k] / sorted[k - 1]) : most_factor);
-        at[i * stride] = sum;
+        numbers[i * stride] = sum;
     }
 }
 
@@ -48,20 +48,20 @@ int reach_open(const struct moe_plan *arms, size_t count, struct reach *out)
     double *sorted = malloc((count + 1) * sizeof(*sorted));
 
     *out = (struct reach){ .axes = axes };
-    out->at = malloc((count * axes + 1) * sizeof(*out->at));
-    if (!sorted || !out->at) {
+    out->places = malloc((count * axes + 1) * sizeof(*out->places));
+    if (!sorted || !out->places) {
         free(sorted);
         return fail(ERR_NOMEM, "%zu plans", count);
     }
     for (size_t axis = 0; axis < axes; axis++) {
-        bool words = d ? d->axis[axis].words : plan_axes[axis].words != NULL;
+        bool has_words = d ? d->axis[axis].words : plan_axes[axis].words != NULL;
 
         for (size_t i = 0; i < count; i++)
-            out->at[i * axes + axis] = number_of(d, &arms[i], axis);
-        if (words)
+            out->places[i * axes + axis] = number_of(d, &arms[i], axis);
+        if (has_words)
             out->words |= 1u << axis;
         else
-            place_values(out->at + axis, count, axes, sorted);
+            place_values(out->places + axis, count, axes, sorted);
     }
     free(sorted);
     return OK;
@@ -69,19 +69,19 @@ int reach_open(const struct moe_plan *arms, size_t count, struct reach *out)
 
 void reach_close(struct reach *reach)
 {
-    free(reach->at);
+    free(reach->places);
     *reach = (struct reach){ 0 };
 }
 
 double reach_factor(const struct reach *reach, int from, int to)
 {
-    double apart = 0;
+    double log_factor = 0;
 
     for (size_t axis = 0; axis < reach->axes; axis++) {
-        double by = fabs(reach->at[(size_t)to * reach->axes + axis] -
-                         reach->at[(size_t)from * reach->axes + axis]);
+        double distance = fabs(reach->places[(size_t)to * reach->axes + axis] -
+                               reach->places[(size_t)from * reach->axes + axis]);
 
-        apart += reach->words >> axis & 1 && by > 0 ? log(most_factor) : by;
+        log_factor += reach->words >> axis & 1 && distance > 0 ? log(most_factor) : distance;
     }
-    return exp(apart);
+    return exp(log_factor);
 }

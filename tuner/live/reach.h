@@ -15,7 +15,8 @@
 /* The owner frees it by reach_close(). */
 struct reach {
     size_t axes;
-    double *at;     /* at[i * axes + a] is where arm i lies on axis a, as the logarithm of a time */
+    double
+        *places; /* places[i * axes + a]: where arm i lies on axis a, as the logarithm of a time */
     uint32_t words; /* a bit for each axis whose values have no order */
 };
 

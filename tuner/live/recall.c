@@ -61,13 +61,13 @@ void live_set_capacity(const struct live *live, struct live_bucket *lb, uint64_t
 bool live_apply_entry(struct live *live, struct live_bucket *lb)
 {
     const struct entry_row *e = &lb->bucket.entry;
-    bool wanted = live->setup.demands && bucket_demand(&live->setup, e->bucket);
+    bool is_demanded = live->setup.demands && bucket_demand(&live->setup, e->bucket);
     int arm = lb->bucket.known ? arms_find(live->arms, live->dictionary.arm_count, &e->plan) : -1;
     uint32_t source = entry_is(e, ENTRY_OUTDATED)   ? MOE_STALE
                       : entry_is(e, ENTRY_IMPORTED) ? MOE_IMPORTED
                       : e->inferred                 ? MOE_INFERRED
                                                     : MOE_EXACT;
-    double most_ns;
+    double slow_above_ns;
 
     if (lb->bucket.known && entry_is(e, ENTRY_UNSOUND)) { /* the bucket stays open */
         live_set_capacity(live, lb, e->capacity);
@@ -79,7 +79,7 @@ bool live_apply_entry(struct live *live, struct live_bucket *lb)
     live_set_capacity(live, lb, e->capacity);
     live_set_answer(live, lb, arm, source);
     lb->rematch = entry_is(e, ENTRY_OUTDATED) && !entry_is(e, ENTRY_INFERRED);
-    if (!dictionary_holds(&live->dictionary, e, !wanted))
+    if (!dictionary_holds(&live->dictionary, e, !is_demanded))
         return true;
     /* The entry holds: it answers from now on, and steps are compared with it. */
     lb->state = LIVE_DECIDED;
@@ -87,10 +87,11 @@ bool live_apply_entry(struct live *live, struct live_bucket *lb)
     lb->answer.default_us = e->default_us > 0 ? (float)e->default_us : 0;
     /* A step that takes longer is slower than its entry says.  A measured entry has an interval, an
      * inferred one a bound.  NAN: the entry has neither. */
-    most_ns = 1e3 * (e->inferred ? e->time_us * (1 + e->bound) : fmax(e->time_us, e->high_us));
-    lb->watched = most_ns > 0;
+    slow_above_ns =
+        1e3 * (e->inferred ? e->time_us * (1 + e->bound) : fmax(e->time_us, e->high_us));
+    lb->watched = slow_above_ns > 0;
     if (lb->watched)
-        drift_open(&lb->drift, 1e3 * e->time_us, most_ns, e->inferred);
+        drift_open(&lb->drift, 1e3 * e->time_us, slow_above_ns, e->inferred);
     return true;
 }
 
@@ -99,14 +100,14 @@ bool live_apply_entry(struct live *live, struct live_bucket *lb)
 static double part_of_default(const struct live *live, const struct live_bucket *lb)
 {
     enum { LEAST = 3 };
-    const struct bucket *b = &lb->bucket;
+    const struct bucket *bucket = &lb->bucket;
     int default_arm = live->dictionary.default_arm;
     double part = NAN;
 
     if (lb->state == LIVE_DECIDED)
-        part = 1 - b->entry.gain.value;
-    else if (bucket_count(b, default_arm) >= LEAST && bucket_count(b, lb->best) >= LEAST)
-        part = bucket_median_ns(b, lb->best) / bucket_median_ns(b, default_arm);
+        part = 1 - bucket->entry.gain.value;
+    else if (bucket_count(bucket, default_arm) >= LEAST && bucket_count(bucket, lb->best) >= LEAST)
+        part = bucket_median_ns(bucket, lb->best) / bucket_median_ns(bucket, default_arm);
     return part > 0 ? part : 1;
 }
 
@@ -128,21 +129,22 @@ static bool is_harmless(const struct live *live, const struct live_bucket *lb,
  */
 static void guess_answer(struct live *live, struct live_bucket *lb)
 {
-    struct live_bucket_pair pair =
-        live_buckets_around(&live->buckets, lb->bucket.key.bucket, false);
+    struct live_bucket_pair around =
+        live_buckets_around(&live->buckets, lb->bucket.key.bucket, BY_ANY_SAMPLES);
     struct search *search = lb->bucket.dictionary->search;
-    const struct live_bucket *near[] = { pair.below, pair.above };
-    double least = NAN;
+    const struct live_bucket *neighbours[] = { around.below, around.above };
+    double least_ns = NAN;
     int best = live->dictionary.default_arm;
 
-    if (near[0] || near[1])
-        least = search_estimate(search, lb->bucket.capacity, best);
+    if (neighbours[0] || neighbours[1])
+        least_ns = search_estimate(search, lb->bucket.capacity, best);
     for (int i = 0; i < 2; i++) {
-        double ns = near[i] ? search_estimate(search, lb->bucket.capacity, near[i]->best) : NAN;
+        double ns =
+            neighbours[i] ? search_estimate(search, lb->bucket.capacity, neighbours[i]->best) : NAN;
 
-        if (ns < (1 - live->setup.margin) * least && is_harmless(live, lb, near[i])) {
-            least = ns;
-            best = near[i]->best;
+        if (ns < (1 - live->setup.margin) * least_ns && is_harmless(live, lb, neighbours[i])) {
+            least_ns = ns;
+            best = neighbours[i]->best;
         }
     }
     live_set_answer(live, lb, best,
@@ -262,7 +264,7 @@ int table_arms(const struct table_setup *setup, struct dictionary *d,
                struct moe_plan arms[SEARCH_ARMS_MAX])
 {
     struct arms_setup axes = { .axes = setup->axes ? setup->axes : "r,d,a", .foreign = true };
-    struct moe_plan usual = plan_default(&setup->shape);
+    struct moe_plan default_plan = plan_default(&setup->shape);
 
     *d = (struct dictionary){ .buckets = buckets_of(&setup->shape, setup->window),
                               .arms = arms,
@@ -271,7 +273,7 @@ int table_arms(const struct table_setup *setup, struct dictionary *d,
                               .harm = setup->harm,
                               .margin = setup->margin };
     TRY(arms_list(&setup->shape, &axes, arms, &d->arm_count));
-    d->default_arm = arms_find(arms, d->arm_count, &usual);
+    d->default_arm = arms_find(arms, d->arm_count, &default_plan);
     return OK;
 }
 
@@ -364,8 +366,8 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
 int live_open(const struct table_setup *setup, struct live **out)
 {
     struct live *live = calloc(1, sizeof(*live));
-    const char *disable = getenv("MOELOOKUP_DISABLE");
-    bool disabled = disable && *disable && strcmp(disable, "0") != 0;
+    const char *disable_text = getenv("MOELOOKUP_DISABLE");
+    bool is_disabled = disable_text && *disable_text && strcmp(disable_text, "0") != 0;
     struct cluster cluster;
     char path[PATH_MAX];
     int rc;
@@ -380,8 +382,8 @@ int live_open(const struct table_setup *setup, struct live **out)
     TRY_OUT(open_search(live, &cluster, &live->dictionary.search));
     if (!setup->dry_run)
         TRY_OUT(store_path(setup->path, STORE_TO_WRITE, path, sizeof(path)));
-    TRY_OUT(!setup->dry_run && disabled ? open_view(live, path, &cluster)
-                                        : open_store(live, path, &cluster));
+    TRY_OUT(!setup->dry_run && is_disabled ? open_view(live, path, &cluster)
+                                           : open_store(live, path, &cluster));
     live->setup.path = live->setup.layer = live->setup.cluster = live->setup.axes = NULL;
     *out = live;
     return OK;
