@@ -336,7 +336,9 @@ int live_learn(struct live *live, struct live_bucket *lb, enum decision_purpose 
     TRY(begin_trial(live, lb, arm));
     live->progress_at = live->asks;
     if (live->ran[arm].capacity <= lb->bucket.capacity)
-        live->ran[arm] = (struct ran){ bucket->dictionary, bucket->capacity, (double)ns };
+        live->ran[arm] = (struct ran){ .class = bucket->dictionary,
+                                       .capacity = bucket->capacity,
+                                       .ns = (double)ns };
     TRY(bucket_learn(&lb->bucket, purpose, arm, ns));
     if (purpose == DECISION_SEARCH)
         live->run.row.samples_search++;

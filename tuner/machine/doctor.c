@@ -234,15 +234,15 @@ static void host_name(char *name, size_t size)
 }
 
 /* What a rank sees of its host now.  A plain value, so that ranks can gather it. */
-struct condition {
+struct host_condition {
     double load; /* of other programs, as a share of `cores` */
     int32_t cores;
     char governor[32]; /* of the first core's frequency */
 };
 
-static struct condition condition_here(void)
+static struct host_condition host_condition_here(void)
 {
-    struct condition c = { .load = measure_load(), .cores = allowance_cores() };
+    struct host_condition c = { .load = measure_load(), .cores = allowance_cores() };
 
     if (!read_named_value("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", c.governor,
                           sizeof(c.governor)))
@@ -251,8 +251,8 @@ static struct condition condition_here(void)
 }
 
 /* Checks cores, load and frequency of one host.  ranks 0: the ranks run on other hosts. */
-static void check_host(bool on_gpus, uint32_t ranks, const struct condition *c, const char *host,
-                       struct findings *out)
+static void check_host(bool on_gpus, uint32_t ranks, const struct host_condition *c,
+                       const char *host, struct findings *out)
 {
     static const struct judgement late = {
         FINDING_WRONG, "a rank without a core queues its kernels late, and the GPU waits for it",
@@ -330,7 +330,7 @@ static void check_environment(bool on_gpus, struct findings *out)
 
 void doctor_here(uint32_t ranks, bool on_gpus, struct findings *out)
 {
-    struct condition here = condition_here();
+    struct host_condition here = host_condition_here();
     char host[64];
 
     host_name(host, sizeof(host));
@@ -584,7 +584,7 @@ void gpu_doctor_without_gpus(const struct gpus *gpus, bool on_the_bus, struct fi
 
 /* ---- checks that compare ranks */
 
-static bool on_gpus(const struct discovery *d)
+static bool ranks_use_gpus(const struct discovery *d)
 {
     return !strcmp(d->cluster.backend, "cuda");
 }
@@ -605,7 +605,7 @@ static void check_network(const struct discovery *d, struct findings *out)
           { FINDING_NOTE, "exchanges may take a slow network, or the one for management",
             "NCCL_DEBUG=INFO shows which; NCCL_SOCKET_IFNAME or NCCL_IB_HCA choose another" } },
     };
-    const struct chooser *c = on_gpus(d) ? &mpi_and_nccl[1] : &mpi_and_nccl[0];
+    const struct chooser *c = ranks_use_gpus(d) ? &mpi_and_nccl[1] : &mpi_and_nccl[0];
     const char *chosen = getenv(c->variable);
 
     if (d->cluster.nodes < 2)
@@ -649,11 +649,11 @@ static int check_gpus(struct world *world, const struct discovery *d, struct fin
     int rc = world_settle(world, conditions ? OK : fail(ERR_NOMEM, "%u ranks", d->ranks));
 
     mine = gpu_condition_here(&gpus);
-    if (world_topology(world)->rank == 0 && on_gpus(d))
+    if (world_topology(world)->rank == 0 && ranks_use_gpus(d))
         mine.copies_beside = gpus_copies_beside(&gpus);
     if (!rc)
         rc = world_gather(world, &mine, conditions, sizeof(mine));
-    if (!rc && on_gpus(d))
+    if (!rc && ranks_use_gpus(d))
         gpu_doctor_ranks(conditions, d->ranks, out);
     else if (!rc)
         gpu_doctor_without_gpus(&gpus, strstr(d->facts[0].gpus, "NVIDIA"), out);
@@ -672,7 +672,7 @@ int doctor_ranks(struct world *world, const struct discovery *d, struct findings
                                             "right, because each rank uses its own "
                                             "clock",
                                             "run ntp or chrony on every host" };
-    struct condition mine = condition_here(), *conditions;
+    struct host_condition mine = host_condition_here(), *conditions;
     int rc;
 
     *out = (struct findings){ .count = 0 };
@@ -693,13 +693,14 @@ int doctor_ranks(struct world *world, const struct discovery *d, struct findings
             next_host = rank + 1;
             while (next_host < d->ranks && !strcmp(d->facts[next_host].host, d->facts[rank].host))
                 next_host++;
-            check_host(on_gpus(d), next_host - rank, &conditions[rank], d->facts[rank].host, out);
+            check_host(ranks_use_gpus(d), next_host - rank, &conditions[rank], d->facts[rank].host,
+                       out);
         }
         findings_add(out, d->clock_skew_us > CLOCK_SKEW_US ? apart : all_is_fine,
                      "clocks: the dates of the ranks differ by at most %.3f s",
                      (double)d->clock_skew_us * 1e-6);
         check_network(d, out);
-        check_environment(on_gpus(d), out);
+        check_environment(ranks_use_gpus(d), out);
         rc = check_gpus(world, d, out);
     }
     if (!rc)

@@ -124,7 +124,7 @@ static int read_line(void *self, const char *line, size_t length, uint32_t numbe
 int hosts_read(const char *list_or_file, struct hosts *out)
 {
     struct hosts hosts = { .list = calloc(HOSTS_MAX, sizeof(*hosts.list)) };
-    struct host_file file = { list_or_file, &hosts };
+    struct host_file file = { .path = list_or_file, .hosts = &hosts };
     struct stat file_info;
     int rc;
 

@@ -79,10 +79,10 @@ enum { STEPS_PER_DEATH = 100 };
 struct exec_protocol {
     const struct tune_options *options;
     struct tune_request request;
-    char go_on[CAMPAIGN_COMMAND_BYTES];  /* the command that continues this run */
-    char decide[CAMPAIGN_COMMAND_BYTES]; /* the command that spends more effort */
-    char path[PATH_MAX];                 /* of the database */
-    struct live *live;                   /* without a space */
+    char go_on_command[CAMPAIGN_COMMAND_BYTES];  /* the command that continues this run */
+    char decide_command[CAMPAIGN_COMMAND_BYTES]; /* the command that spends more effort */
+    char path[PATH_MAX];                         /* of the database */
+    struct live *live;                           /* without a space */
     struct session session;
     struct measured_guard guards[OPTION_LIST_MAX];
     struct bucket_demand *demands; /* of --from-misses; NULL: all that the program asks for */
@@ -213,7 +213,7 @@ static int list_demands(struct exec_protocol *v)
     v->demands = calloc(misses.count + 1, sizeof(*v->demands));
     for (size_t i = 0; i < misses.count && v->demands; i++)
         v->demands[v->demand_count++] =
-            (struct bucket_demand){ misses.list[i].bucket, misses.list[i].asked };
+            (struct bucket_demand){ .bucket = misses.list[i].bucket, .asks = misses.list[i].asked };
     misses_free(&misses);
     if (!v->demands)
         return fail(ERR_NOMEM, "buckets that were asked for");
@@ -350,7 +350,7 @@ static int print_result(struct exec_protocol *v)
             .space = v->options->space,
             .shape = &v->session.shape,
             .undecided = undecided.count,
-            .decide = effort_words[v->options->effort + 1] ? v->decide : NULL });
+            .decide = effort_words[v->options->effort + 1] ? v->decide_command : NULL });
     }
     if (rc == OK || rc == UNSUPPORTED) {
         int printed = print_failures(store, v);
@@ -427,14 +427,14 @@ static int tune_program(struct exec_protocol *v)
         note("%s.  To go on: %s",
              v->session.progress.steps ? "what is measured is kept"
                                        : "no step was timed in this run",
-             v->go_on);
+             v->go_on_command);
     if ((rc && rc != ERR_CUT) || !report->cluster)
         return rc;
     printed = print_result(v);
     if (!rc && report->buckets && !report->decided)
         rc = fail(ERR_LAUNCH, "nothing is decided, and the same command would decide nothing");
     if (rc == ERR_CUT)
-        note("cut off; what is measured is kept.  To go on: %s", v->go_on);
+        note("cut off; what is measured is kept.  To go on: %s", v->go_on_command);
     return rc ? rc : printed;
 }
 
@@ -524,8 +524,8 @@ int exec_protocol(const struct tune_options *options, char **argv)
         return fail(ERR_NOMEM, "a program to tune");
     v->options = options;
     /* --retune has made entries stale; it must not do so again when the run goes on. */
-    campaign_command(argv, "--retune", NULL, v->go_on);
-    campaign_command(argv, "--retune", "--effort", v->decide);
+    campaign_command(argv, "--retune", NULL, v->go_on_command);
+    campaign_command(argv, "--retune", "--effort", v->decide_command);
     if (!options->setup.where.ranks)
         note("without --ranks the table is for a program of %u rank%s", here.ranks,
              here.ranks == 1 ? "" : "s");

@@ -229,7 +229,7 @@ void launch_cost_ended(struct launch_cost *c, int64_t now_ns)
  * two is least at n = sqrt(o v / c) / l, and nearly flat around it.  The function takes the least n
  * whose product is at most `dearer` times that: small samples can be spent where they matter.  In
  * the code n, o, c and v are `steps`, `launch_ns`, `step_ns` and `step_variance`. */
-uint32_t launch_pace(const struct launch_cost *c, const struct watched_bucket *buckets)
+uint32_t launch_pace(const struct launch_cost *cost, const struct watched_bucket *buckets)
 {
     static const double launch_sd = 0.02; /* l: of log(ns) between launches */
     /* A prior for v: as if so many steps had this standard deviation of log(ns). */
@@ -240,10 +240,10 @@ uint32_t launch_pace(const struct launch_cost *c, const struct watched_bucket *b
     double launch_ns, step_ns, least_product, best_steps;
     uint32_t steps = LAUNCH_STEPS_LEAST;
 
-    if (!buckets->samples || !(c->inside_ns > 0))
+    if (!buckets->samples || !(cost->inside_ns > 0))
         return steps;
-    launch_ns = c->outside_ns / buckets->samples;
-    step_ns = c->inside_ns / (double)(buckets->samples + buckets->spare);
+    launch_ns = cost->outside_ns / buckets->samples;
+    step_ns = cost->inside_ns / (double)(buckets->samples + buckets->spare);
     least_product = pow(launch_sd * sqrt(launch_ns) + sqrt(step_ns * step_variance), 2);
     best_steps = sqrt(launch_ns * step_variance / step_ns) / launch_sd;
     while (steps < fmin(best_steps, TUNE_LAUNCH_STEPS_MAX) &&
@@ -400,16 +400,16 @@ static int judge_launch_end(struct launches *l, const struct launch_end *end)
     /* The launch ended well.  It missed each bucket that it was started for and did not show. */
     for (size_t i = 0; i < l->bucket_count; i++) {
         struct watched_bucket *watched = l->buckets[i];
-        const char *text = SESSION_BUCKET(s, watched->bucket);
+        const char *bucket_text = SESSION_BUCKET(s, watched->bucket);
 
         if (l->client->wish(l->self, watched) != WISH_SAMPLE || !watched_count_miss(watched))
             continue;
         if (watched->seen)
             note("%s is given up: %d launches in a row did not run %" PRIu32
                  " steps of one plan there",
-                 text, LAUNCH_PATIENCE, l->watch.least);
+                 bucket_text, LAUNCH_PATIENCE, l->watch.least);
         else
-            note("%s is given up: the program did not ask for it in %d launches", text,
+            note("%s is given up: the program did not ask for it in %d launches", bucket_text,
                  LAUNCH_PATIENCE);
         watched->state = BUCKET_GIVEN_UP;
     }

@@ -28,17 +28,18 @@ struct launch_tuning {
     struct dictionary dictionary; /* copied by each bucket, which has a search of its own */
     struct moe_plan arms[SEARCH_ARMS_MAX];
     struct run run;
-    uint32_t steps;     /* of a sample, in the launch under way */
-    uint32_t fruitless; /* launches in a row that failed between steps and showed nothing */
+    uint32_t sample_steps; /* steps of a sample, in the launch under way */
+    /* Launches in a row that failed between steps and showed nothing. */
+    uint32_t fruitless_launches;
     /* How the first launch ended, if the program wrote no line. */
     char silent_end[sizeof(((struct launch_end *)0)->how)]; /* as launch_end.how */
     int arm; /* the last plan that the launch under way was answered */
 
     /* With restart axes the buckets first decide together which launch values are best.  Then each
      * bucket decides by itself among the plans with these values, if they are the default ones. */
-    struct launch_decision *joint;   /* NULL: there is only one set of launch values */
-    uint32_t apart[SEARCH_ARMS_MAX]; /* by arm: in how many axes it differs from the default */
-    double *weights;                 /* by bucket: of launch_weights() */
+    struct launch_decision *joint;       /* NULL: there is only one set of launch values */
+    uint32_t distances[SEARCH_ARMS_MAX]; /* by arm: in how many axes it differs from the default */
+    double *weights;                     /* by bucket: of launch_weights() */
     size_t weight_count;
     bool values_chosen;            /* the joint decision is over, or an earlier table decides */
     struct launch_result chosen;   /* once values_chosen */
@@ -343,7 +344,8 @@ static int begin_launch(void *self, const char *words)
         launch_bucket_use_launch(bucket_at(t, i), &l->now);
     }
     l->watch.exploring = l->now.number == 1;
-    t->steps = t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &pooled);
+    t->sample_steps =
+        t->options->launch_steps ? t->options->launch_steps : launch_pace(&l->cost, &pooled);
     l->hold_errors = *t->silent_end && l->now.number == 2;
     text_put(t->run.row.now, sizeof(t->run.row.now), "launch %" PRIu32 ": %s", l->now.number,
              words);
@@ -414,7 +416,7 @@ static int learn_time(void *self, struct watched_bucket *watched, const struct p
     if (!l->sampled || !launch_bucket_wants(lb, &l->now) || lb->wanted != t->arm)
         return OK;
     t->run.row.samples_search++;
-    TRY(launch_bucket_add_step(lb, &l->now, line->ns, t->steps));
+    TRY(launch_bucket_add_step(lb, &l->now, line->ns, t->sample_steps));
     return watched->samples == samples ? OK : write_run(t);
 }
 
@@ -477,9 +479,10 @@ static int blame_plan(struct launch_tuning *t, const struct launch_end *end, con
         return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
     TRY(launch_bucket_fail(lb, t->arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why));
     TRY(store_commit(t->dictionary.store));
-    t->fruitless =
-        launches_learnt(&t->launches) ? 0 : t->fruitless + 1; /* fruitless: it was known to fail */
-    return t->fruitless < LAUNCH_PATIENCE
+    t->fruitless_launches = launches_learnt(&t->launches)
+                                ? 0
+                                : t->fruitless_launches + 1; /* fruitless: it was known to fail */
+    return t->fruitless_launches < LAUNCH_PATIENCE
                ? OK
                : fail(ERR_LAUNCH, "the program failed %d times in a row and showed nothing: %s",
                       LAUNCH_PATIENCE, why);
@@ -533,8 +536,8 @@ static int judge_failure(struct launch_tuning *t, const struct launch_end *end)
         return blame_values(t, end, why);
     if (l->session->running)
         return blame_plan(t, end, why);
-    t->fruitless = launches_learnt(l) ? 0 : t->fruitless + 1;
-    if (t->fruitless >= LAUNCH_PATIENCE)
+    t->fruitless_launches = launches_learnt(l) ? 0 : t->fruitless_launches + 1;
+    if (t->fruitless_launches >= LAUNCH_PATIENCE)
         return fail(ERR_LAUNCH, "the program failed outside of steps %d times in a row: %s",
                     LAUNCH_PATIENCE, why);
     note("launch %" PRIu32 ": %s, %s", l->now.number, why,
@@ -549,7 +552,7 @@ static int end_launch(void *self, const struct launch_end *failure)
     if (failure)
         TRY(judge_failure(t, failure));
     else
-        t->fruitless = 0;
+        t->fruitless_launches = 0;
     if (t->joint && !t->values_chosen)
         TRY(launch_decision_end(t->joint));
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
@@ -597,7 +600,7 @@ static int open_joint_decision(struct launch_tuning *t)
                                                  .launch_of = t->launches.values_of,
                                                  .launch_count = t->launches.values_count,
                                                  .default_arm = d->default_arm,
-                                                 .distance = t->apart,
+                                                 .distance = t->distances,
                                                  .harm = t->setup->harm,
                                                  .margin = t->setup->margin,
                                                  .seed = t->setup->seed };
@@ -607,7 +610,7 @@ static int open_joint_decision(struct launch_tuning *t)
     TRY(launch_weights(&t->options->traffic, &t->setup->shape, t->setup->window, &t->weights,
                        &t->weight_count));
     for (size_t arm = 0; arm < d->arm_count; arm++)
-        t->apart[arm] =
+        t->distances[arm] =
             declaration_distance(t->launches.session->buckets.declared, t->arms[arm].choice);
     return launch_decision_open(&setup, &t->joint);
 }

@@ -63,13 +63,13 @@ struct compared_bucket {
     struct watched_bucket watched; /* first: see compared_of() */
     struct moe_plan plan[SIDES];
     struct contest *contest;
-    char why[200];        /* why the first side failed here; "": it did not */
-    bool second_ran;      /* the second side has run a step here */
-    bool same;            /* both sides have the same plan: nothing is compared */
-    size_t values[SIDES]; /* index of the launch values that each side's plan needs */
-    uint32_t warm;        /* warm-up steps of the launch under way */
-    uint32_t shown;       /* the last launch that gave a sample; 0: none */
-    uint32_t dead[SIDES]; /* launches that died in a step here */
+    char why[200];          /* why the first side failed here; "": it did not */
+    bool second_ran;        /* the second side has run a step here */
+    bool same;              /* both sides have the same plan: nothing is compared */
+    size_t values[SIDES];   /* index of the launch values that each side's plan needs */
+    uint32_t warmup_steps;  /* warm-up steps of the launch under way */
+    uint32_t shown_launch;  /* the last launch that gave a sample; 0: none */
+    uint32_t deaths[SIDES]; /* launches that died in a step here */
 };
 _Static_assert(offsetof(struct compared_bucket, watched) == 0, "compared_of() casts");
 
@@ -427,7 +427,7 @@ static int begin_launch(void *self, const char *words)
     l->watch.exploring = !l->any_ask;
     for (size_t i = 0; i < t->launches.bucket_count; i++) {
         watched_begin(&bucket_at(t, i)->watched);
-        bucket_at(t, i)->warm = 0;
+        bucket_at(t, i)->warmup_steps = 0;
     }
     return OK;
 }
@@ -437,7 +437,7 @@ static enum launch_wish wish_of(void *self, struct watched_bucket *watched)
     const struct program_comparison *t = self;
     const struct compared_bucket *compared = compared_of(watched);
     bool can_show = compared->values[t->side] == t->launches.now.values;
-    bool has_shown = compared->shown == t->launches.now.number;
+    bool has_shown = compared->shown_launch == t->launches.now.number;
 
     if (is_decided(compared) || has_shown || !can_show || turn_of(compared) != t->side)
         return WISH_NOTHING;
@@ -466,10 +466,10 @@ static int learn_time(void *self, struct watched_bucket *watched, const struct p
 
     if (t->runs_own_plan && t->side == 1)
         second_side_ran(compared);
-    if (!t->launches.sampled || compared->warm++ < t->options->warmup ||
+    if (!t->launches.sampled || compared->warmup_steps++ < t->options->warmup ||
         !watched_add_step(watched, tell->ns, t->options->launch_steps, &sample))
         return OK;
-    compared->shown = t->launches.now.number;
+    compared->shown_launch = t->launches.now.number;
     add_sample(t, compared, t->side, sample);
     return OK;
 }
@@ -529,7 +529,7 @@ static int end_launch(void *self, const struct launch_end *failure)
         /* The program died or fell silent in a step of the side's plan.  The first death may be
          * chance. */
         struct compared_bucket *compared = compared_of(l->asked);
-        bool forgiven = !failure->hung && compared->dead[t->side]++ == 0;
+        bool forgiven = !failure->hung && compared->deaths[t->side]++ == 0;
 
         note("%s, %s: %s%s", SESSION_BUCKET(&t->session, compared->watched.bucket),
              PLAN_WORDS(&compared->plan[t->side]), why, forgiven ? "; once more" : "");

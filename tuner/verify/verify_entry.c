@@ -19,7 +19,7 @@ enum { ENTRY_ARM, PLANS_MAX = 3 };
 
 /* One of two contests that share their samples: the plan against the default plan, and the
  * challenger against the plan. */
-struct question {
+struct plan_contest {
     int arms[2]; /* in the contest's order */
     int count;   /* of plans that can run; the contest needs 2 to compare */
     struct contest contest;
@@ -34,7 +34,7 @@ struct verified_bucket {
     int default_arm, challenger;     /* arms; challenger -1: none */
     struct dictionary dictionary;
     struct bucket bucket;
-    struct question over_default, over_entry;
+    struct plan_contest over_default, over_entry;
 };
 
 static struct attempt *attempt_of(const struct verified_bucket *vb, int arm)
@@ -153,7 +153,7 @@ static int load_samples(struct verified_bucket *vb)
 /* ---- the contests */
 
 /* Adds a sample to the contest, if the plan takes part in it. */
-static void question_tell(struct question *q, int arm, int64_t ns)
+static void plan_contest_tell(struct plan_contest *q, int arm, int64_t ns)
 {
     for (int i = 0; i < q->count; i++)
         if (q->arms[i] == arm)
@@ -162,8 +162,8 @@ static void question_tell(struct question *q, int arm, int64_t ns)
 
 /* Opens a contest of `count` plans with all samples so far.  `holder` is the index of the plan that
  * must be beaten.  `in_force`: in doubt the first plan stays. */
-static void question_open(struct verified_bucket *vb, struct question *q, int count, int holder,
-                          bool in_force)
+static void plan_contest_open(struct verified_bucket *vb, struct plan_contest *q, int count,
+                              int holder, bool in_force)
 {
     struct contest_settings settings = { .margin = vb->terms->margin,
                                          .seed =
@@ -174,33 +174,35 @@ static void question_open(struct verified_bucket *vb, struct question *q, int co
         contest_open(&q->contest, &settings, count, holder, in_force);
     for (uint32_t i = 0; i < vb->bucket.sample_count; i++)
         if (vb->bucket.samples[i].kind == SAMPLE_VERIFY)
-            question_tell(q, vb->bucket.samples[i].arm, vb->bucket.samples[i].ns);
+            plan_contest_tell(q, vb->bucket.samples[i].arm, vb->bucket.samples[i].ns);
 }
 
 /* Opens both contests.  The entry's plan stays unless the default plan beats it.  If it cannot run,
  * the default plan is timed alone, because it becomes the entry. */
-static void open_questions(struct verified_bucket *vb)
+static void open_contests(struct verified_bucket *vb)
 {
-    struct question *q = &vb->over_default;
-    int count = 0, holder = -1;
+    struct plan_contest *over_default = &vb->over_default, *over_entry = &vb->over_entry;
+    bool entry_runs = is_usable(vb, ENTRY_ARM);
+    int count = 0, holder = -1, plans;
 
-    if (is_usable(vb, ENTRY_ARM))
-        q->arms[count++] = ENTRY_ARM;
-    if (is_usable(vb, vb->default_arm)) {
-        holder = vb->default_arm == ENTRY_ARM ? 0 : count;
-        q->arms[holder] = vb->default_arm;
-        count += vb->default_arm != ENTRY_ARM;
+    if (entry_runs)
+        over_default->arms[count++] = ENTRY_ARM;
+    if (is_usable(vb, vb->default_arm) && vb->default_arm == ENTRY_ARM) {
+        holder = 0;
+    } else if (is_usable(vb, vb->default_arm)) {
+        holder = count++;
+        over_default->arms[holder] = vb->default_arm;
     }
-    question_open(vb, q, count, holder, is_usable(vb, ENTRY_ARM));
-    q = &vb->over_entry;
-    q->arms[0] = vb->challenger;
-    q->arms[1] = ENTRY_ARM;
-    question_open(vb, q, is_usable(vb, ENTRY_ARM) && is_usable(vb, vb->challenger) ? 2 : 0, 1,
-                  false);
+    plan_contest_open(vb, over_default, count, holder, entry_runs);
+    /* The entry's plan, at index 1, is the holder that the challenger must beat. */
+    over_entry->arms[0] = vb->challenger;
+    over_entry->arms[1] = ENTRY_ARM;
+    plans = entry_runs && is_usable(vb, vb->challenger) ? 2 : 0;
+    plan_contest_open(vb, over_entry, plans, 1, false);
 }
 
 /* Returns whether the contest has two plans and came to this decision. */
-static bool question_says(const struct question *q, enum contest_decision how)
+static bool plan_contest_has(const struct plan_contest *q, enum contest_decision how)
 {
     return q->count == 2 && contest_verdict(&q->contest).decision == how;
 }
@@ -209,11 +211,11 @@ static bool question_says(const struct question *q, enum contest_decision how)
  * first, so that their rounds stay close in time. */
 static int next_arm(const struct verified_bucket *vb)
 {
-    const struct question *over_default = &vb->over_default, *over_entry = &vb->over_entry;
+    const struct plan_contest *over_default = &vb->over_default, *over_entry = &vb->over_entry;
     int default_next = over_default->count ? contest_next(&over_default->contest) : CONTEST_DONE;
     int entry_next = over_entry->count ? contest_next(&over_entry->contest) : CONTEST_DONE;
 
-    if (default_next == CONTEST_DONE && question_says(over_default, CONTEST_DEFAULT))
+    if (default_next == CONTEST_DONE && plan_contest_has(over_default, CONTEST_DEFAULT))
         return -1;
     if (entry_next != CONTEST_DONE &&
         (default_next == CONTEST_DONE || contest_verdict(&over_entry->contest).rounds <
@@ -223,7 +225,7 @@ static int next_arm(const struct verified_bucket *vb)
 }
 
 /* Removes a plan that cannot run. */
-static void question_drop(struct question *q, int arm)
+static void plan_contest_drop(struct plan_contest *q, int arm)
 {
     for (int i = 0; i < q->count; i++)
         if (q->arms[i] == arm)
@@ -236,7 +238,7 @@ static int run_contests(struct verified_bucket *vb)
     struct campaign_step step;
     int arm;
 
-    open_questions(vb);
+    open_contests(vb);
     while ((arm = next_arm(vb)) >= 0) {
         struct attempt *attempt = attempt_of(vb, arm);
 
@@ -245,12 +247,12 @@ static int run_contests(struct verified_bucket *vb)
         TRY(attempt_step(vb->campaign, attempt, SAMPLE_VERIFY, bucket_count(&vb->bucket, arm),
                          &step));
         if (!step.ns) {
-            question_drop(&vb->over_default, arm);
-            question_drop(&vb->over_entry, arm);
+            plan_contest_drop(&vb->over_default, arm);
+            plan_contest_drop(&vb->over_entry, arm);
         } else if (step.counts) {
             TRY(bucket_remember(&vb->bucket, arm, SAMPLE_VERIFY, step.ns));
-            question_tell(&vb->over_default, arm, step.ns);
-            question_tell(&vb->over_entry, arm, step.ns);
+            plan_contest_tell(&vb->over_default, arm, step.ns);
+            plan_contest_tell(&vb->over_entry, arm, step.ns);
         }
     }
     return OK;
@@ -261,7 +263,7 @@ static int run_contests(struct verified_bucket *vb)
 /* Returns whether the challenger has beaten the entry's plan. */
 static bool is_outrun(const struct verified_bucket *vb)
 {
-    return question_says(&vb->over_entry, CONTEST_ADOPTED);
+    return plan_contest_has(&vb->over_entry, CONTEST_ADOPTED);
 }
 
 static void explain_failure(const struct attempt *attempt, struct verify_result *result)
