@@ -2,15 +2,15 @@
  * where that is linked too. */
 #include "known.h"
 
-__attribute__((weak)) struct store *known_open(const char *given, unsigned use)
+__attribute__((weak)) struct store *known_open(const char *path_or_null, unsigned flags)
 {
-    (void)given;
-    (void)use;
+    (void)path_or_null;
+    (void)flags;
     return NULL;
 }
 
-__attribute__((weak)) bool known_cluster(struct store *store, const struct cluster *here,
-                                         struct cluster *out)
+__attribute__((weak)) bool known_cluster_read(struct store *store, const struct cluster *here,
+                                              struct cluster *out)
 {
     (void)store;
     (void)here;

@@ -20,7 +20,7 @@ struct store *known_open(const char *path_or_null, unsigned flags)
     return store;
 }
 
-bool known_cluster(struct store *store, const struct cluster *here, struct cluster *out)
+bool known_cluster_read(struct store *store, const struct cluster *here, struct cluster *out)
 {
     int64_t id;
 

@@ -13,6 +13,6 @@ struct store *known_open(const char *path_or_null, unsigned flags);
 
 /* Reads this cluster from the database, with the numbers that `probe` measured.  False if the
  * database does not have it, or store is NULL. */
-bool known_cluster(struct store *store, const struct cluster *here, struct cluster *out);
+bool known_cluster_read(struct store *store, const struct cluster *here, struct cluster *out);
 
 #endif

@@ -47,7 +47,7 @@ int speeds_from_database(const char *db, const struct cluster *here, double **sp
     struct cluster known = cluster_unknown();
     struct store *store = known_open(db, 0);
 
-    known_cluster(store, here, &known);
+    known_cluster_read(store, here, &known);
     store_close(store);
     if (known.ranks != here->ranks || !rank_speeds_known(&known))
         return fail(UNSUPPORTED,

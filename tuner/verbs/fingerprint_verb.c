@@ -107,7 +107,7 @@ static void add_measured(const char *db, struct cluster *cluster)
     struct store *store = known_open(db, 0);
     struct cluster known;
 
-    if (known_cluster(store, cluster, &known)) {
+    if (known_cluster_read(store, cluster, &known)) {
         known.memory_gib = cluster->memory_gib;
         cluster_take_model(cluster, &known);
     }

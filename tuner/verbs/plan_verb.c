@@ -283,7 +283,7 @@ static int verb_plan(const struct verb_call *call, void *options)
         return rc;
     }
     store = known_open(o->setup.db, o->setup.sim ? STORE_MODELLED : 0);
-    if (known_cluster(store, &request.cluster, &known))
+    if (known_cluster_read(store, &request.cluster, &known))
         tune_request_learn(&request, &known);
     rc = print_all(&request, store);
     if (!rc && !request.declared) {

@@ -81,12 +81,12 @@ static int open_load(struct verifying *v, struct verify_result *d, struct load *
 {
     const struct options *o = v->options;
     uint64_t seed = o->setup.seed;
-    const char *name = d->claim.load;
+    const char *name = d->entry_before.load;
     char text[LOAD_TEXT_BYTES];
     int rc;
 
     if (o->load.skew != 0 || o->load.routing.count || o->load.between > 0)
-        return load_open(&d->shape, d->claim.window, seed, &o->load, out);
+        return load_open(&d->shape, d->entry_before.window, seed, &o->load, out);
     rc = *name ? store_load_get(v->campaign.store, name, text, sizeof(text)) : UNSUPPORTED;
     if (rc < 0)
         return rc;
@@ -96,7 +96,7 @@ static int open_load(struct verifying *v, struct verify_result *d, struct load *
     if (strcmp(v->unknown_load, name) != 0) /* once for the buckets of one load */
         note("entries tuned under the load \"%s\" are skipped: this database does not have its "
              "counts; name a load by --routing or --skew",
-             UTF8_LINE(d->claim.load));
+             UTF8_LINE(d->entry_before.load));
     memcpy(v->unknown_load, name, sizeof(v->unknown_load));
     d->load_unknown = true;
     return UNSUPPORTED;
@@ -110,12 +110,12 @@ static int verify_one(struct verifying *v, struct verify_result *d)
 
     TRY(verify_entry(c, &v->terms, d));
     TRY(store_commit(c->store));
-    if (!isnan(d->claim.gain.value))
-        text_put(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain.value);
+    if (!isnan(d->entry_before.gain.value))
+        text_put(claim, sizeof(claim), "%.1f %% faster", 100 * d->entry_before.gain.value);
     if (d->kind == VERIFY_REFUTED)
         note("refuted: bucket %u (c=%" PRIu64 ", E=%u H=%u) %s, %s by the table: %s",
-             d->claim.bucket, d->claim.capacity, d->shape.experts, d->shape.hidden_dim,
-             PLAN_TEXT(&d->claim.plan), claim, d->why);
+             d->entry_before.bucket, d->entry_before.capacity, d->shape.experts,
+             d->shape.hidden_dim, PLAN_TEXT(&d->entry_before.plan), claim, d->why);
     c->progress.done++;
     c->progress.fresh++;
     c->run.row.buckets_done++;
@@ -137,11 +137,11 @@ static int verify_under_load(struct verifying *v, struct verify_result *d)
     load_name(load, d->load);
     /* The ranks get a layer or a load only if it is another one.  If not even the layer fits in
      * memory, all plans are ruled out without a step. */
-    if ((d->claim.shape != v->known_shape || strcmp(d->load, v->known_load) != 0) &&
+    if ((d->entry_before.shape != v->known_shape || strcmp(d->load, v->known_load) != 0) &&
         account_layer(&d->shape, &terms->machine) <= terms->memory_limit_bytes)
         rc = campaign_layer(&v->campaign, &d->shape, load, terms->memory_limit_bytes);
     if (!rc) {
-        v->known_shape = d->claim.shape;
+        v->known_shape = d->entry_before.shape;
         memcpy(v->known_load, d->load, sizeof(v->known_load));
         rc = verify_one(v, d);
     }
@@ -168,9 +168,10 @@ static int print_json(const struct verifying *v)
                run_state_words[c->run.row.state], c->path,
                (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.row.samples_default,
                c->run.row.samples_warm, v->claims.waiting, n.refuted_earlier);
-    json_write(stdout, ", 'default_over_table': %g", verify_default_over_table(&v->claims, &(uint32_t){ 0 }));
+    json_write(stdout, ", 'default_over_table': %g",
+               verify_default_over_table(&v->claims, &(uint32_t){ 0 }));
     for (int kind = 0; kind <= VERIFY_REFUTED; kind++)
-        json_write(stdout, ", '%s': %u", verify_words[kind], n.of[kind]);
+        json_write(stdout, ", '%s': %u", verify_words[kind].json, n.of[kind]);
     json_write(stdout, ",\n'entries': ");
     verify_json(&v->claims, stdout);
     printf("}\n");
@@ -191,7 +192,7 @@ static int print_text(const struct verifying *v)
 
     TRY(verify_table(c->store, &v->claims, stdout));
     for (size_t i = 0; i < v->claims.count; i++)
-        left += is_waiting(&v->claims.verdicts[i]);
+        left += is_waiting(&v->claims.results[i]);
     progress_left(left, v->claims.count, "entries", v->verified, (double)v->verified_ns * 1e-9,
                   stdout);
     printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\n", c->run.row.samples_default,
@@ -278,11 +279,12 @@ static int find_entries(struct verifying *v)
  * many of them are not measured yet. */
 static size_t stretch_end(const struct verify_entries *claims, size_t first, size_t *waiting)
 {
-    const struct verify_result *d = claims->verdicts;
+    const struct verify_result *d = claims->results;
     size_t end = first;
 
-    for (*waiting = 0; end < claims->count && d[end].claim.shape == d[first].claim.shape &&
-                       verify_doubt(&d[end].claim) == verify_doubt(&d[first].claim);
+    for (*waiting = 0;
+         end < claims->count && d[end].entry_before.shape == d[first].entry_before.shape &&
+         verify_doubt(&d[end].entry_before) == verify_doubt(&d[first].entry_before);
          end++)
         *waiting += is_waiting(&d[end]);
     return end;
@@ -312,13 +314,13 @@ static int verify_doubtful(struct verifying *v, size_t first, size_t end)
                 until_ns = now_ns + (c->deadline_ns - now_ns) / (int64_t)left;
             left--;
             for (bool any = false; i < next; i++) {
-                if (!is_waiting(&v->claims.verdicts[i]))
+                if (!is_waiting(&v->claims.results[i]))
                     continue;
                 if (campaign_over(c))
                     return ERR_CUT;
                 if (any && host_clock_ns() >= until_ns)
                     break;
-                TRY(verify_under_load(v, &v->claims.verdicts[i]));
+                TRY(verify_under_load(v, &v->claims.results[i]));
                 any = true;
             }
         }
@@ -331,8 +333,8 @@ static int verify_all(struct verifying *v)
     const struct verify_entries *claims = &v->claims;
 
     for (size_t i = 0, end; i < claims->count; i = end) {
-        for (end = i; end < claims->count && verify_doubt(&claims->verdicts[end].claim) ==
-                                                 verify_doubt(&claims->verdicts[i].claim);)
+        for (end = i; end < claims->count && verify_doubt(&claims->results[end].entry_before) ==
+                                                 verify_doubt(&claims->results[i].entry_before);)
             end++;
         TRY(verify_doubtful(v, i, end));
     }
@@ -358,7 +360,7 @@ static int verify_tables(void *self)
     rc = verify_all(v);
     verify_entries_sort(&v->claims);
     if (!rc || rc == ERR_CUT) {
-        int settled = verify_claims(c->store, &v->claims, c->run.row.started_s);
+        int settled = verify_withdraw_gains(c->store, &v->claims, c->run.row.started_s);
 
         rc = settled ? settled : rc;
     }

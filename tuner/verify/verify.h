@@ -21,11 +21,14 @@ enum verify_kind {
     VERIFY_REFUTED  /* the plan fails, or is slower than the default plan or a challenger by more
                      * than the margin */
 };
-extern const char *const verify_words[]; /* in JSON, by enum verify_kind */
+/* The words for a result, by enum verify_kind: in JSON, and in the table for people. */
+extern const struct verify_word {
+    const char *json, *text;
+} verify_words[];
 
 /* One entry and what its verification has found, as a plain value. */
 struct verify_result {
-    struct entry_row claim; /* the entry as it was before: what it claims */
+    struct entry_row entry_before;
     struct moe_shape shape;
     char load[LOAD_NAME_BYTES]; /* under which it is verified */
     enum verify_kind kind;
@@ -94,7 +97,7 @@ struct verify_wanted {
 
 /* The wanted entries.  The owner frees them by verify_entries_free(). */
 struct verify_entries {
-    struct verify_result *verdicts; /* by doubt, then layer by layer, then by weight */
+    struct verify_result *results; /* by doubt, then layer by layer, then by weight */
     size_t count;
     int64_t first_run;     /* the oldest run that is continued; INT64_MAX: none */
     uint32_t waiting;      /* refuted by an earlier verification, and not tuned since */
@@ -119,7 +122,7 @@ void verify_entries_free(struct verify_entries *entries);
 
 /* Withdraws the proven gain of a layer's whole table, if its entries claimed too much.  The entries
  * are sorted by layer; `since` is when this verification began. */
-int verify_claims(struct store *store, const struct verify_entries *entries, int64_t since);
+int verify_withdraw_gains(struct store *store, const struct verify_entries *entries, int64_t since);
 
 /* How many entries there are of each kind.  Entries that an earlier run refuted count as
  * VERIFY_EARLIER, and in refuted_earlier. */

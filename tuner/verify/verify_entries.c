@@ -17,17 +17,14 @@ const char *const verify_only_words[] = {
     "all", "stale", "imported", "measured", "inferred", NULL
 };
 
-/* The words for a result: in JSON, and in the table for people. */
-const char *const verify_words[] = { [VERIFY_PENDING] = "pending", [VERIFY_EARLIER] = "earlier",
-                                     [VERIFY_DEFAULT] = "default", [VERIFY_BEATS] = "beats",
-                                     [VERIFY_TIE] = "tie",         [VERIFY_ALONE] = "alone",
-                                     [VERIFY_REFUTED] = "refuted", NULL };
-static const char *const table_words[] = {
-    [VERIFY_PENDING] = "not reached", [VERIFY_EARLIER] = "refuted before the cut",
-    [VERIFY_DEFAULT] = "the default", [VERIFY_BEATS] = "beats the default",
-    [VERIFY_TIE] = "not slower",      [VERIFY_ALONE] = "runs; the default",
-    [VERIFY_REFUTED] = "refuted"
-};
+const struct verify_word verify_words[] = { [VERIFY_PENDING] = { "pending", "not reached" },
+                                            [VERIFY_EARLIER] = { "earlier",
+                                                                 "refuted before the cut" },
+                                            [VERIFY_DEFAULT] = { "default", "the default" },
+                                            [VERIFY_BEATS] = { "beats", "beats the default" },
+                                            [VERIFY_TIE] = { "tie", "not slower" },
+                                            [VERIFY_ALONE] = { "alone", "runs; the default" },
+                                            [VERIFY_REFUTED] = { "refuted", "refuted" } };
 
 /* What add_entry() needs.  The search owns the pins. */
 struct entry_search {
@@ -54,7 +51,7 @@ static int add_entry(void *self, const struct entry_row *e)
     struct entry_search *search = self;
     const struct verify_wanted *wanted = search->wanted;
     struct verify_result result = {
-        .claim = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .default_over_table = NAN
+        .entry_before = *e, .kind = VERIFY_PENDING, .now = GAIN_UNKNOWN, .default_over_table = NAN
     };
     struct fixed_row fixed;
     bool kind_is_wanted;
@@ -95,7 +92,7 @@ static int add_entry(void *self, const struct entry_row *e)
         if (!kind_is_wanted || entry_is(e, ENTRY_REFUTED))
             return OK;
     }
-    ARRAY_APPEND(search->entries->verdicts, search->entries->count, result);
+    ARRAY_APPEND(search->entries->results, search->entries->count, result);
     return OK;
 }
 
@@ -124,7 +121,7 @@ enum verify_doubt verify_doubt(const struct entry_row *e)
 static int worse_first(const void *a, const void *b)
 {
     const struct verify_result *a_result = a, *b_result = b;
-    const struct entry_row *a_entry = &a_result->claim, *b_entry = &b_result->claim;
+    const struct entry_row *a_entry = &a_result->entry_before, *b_entry = &b_result->entry_before;
 
     if (verify_doubt(a_entry) != verify_doubt(b_entry))
         return (int)verify_doubt(a_entry) - (int)verify_doubt(b_entry);
@@ -139,8 +136,8 @@ static int worse_first(const void *a, const void *b)
 
 static int by_bucket(const void *a, const void *b)
 {
-    const struct entry_row *a_entry = &((const struct verify_result *)a)->claim;
-    const struct entry_row *b_entry = &((const struct verify_result *)b)->claim;
+    const struct entry_row *a_entry = &((const struct verify_result *)a)->entry_before;
+    const struct entry_row *b_entry = &((const struct verify_result *)b)->entry_before;
 
     if (a_entry->shape != b_entry->shape)
         return a_entry->shape < b_entry->shape ? -1 : 1;
@@ -155,9 +152,11 @@ static int measured_first(const void *a, const void *b)
     const struct verify_result *a_result = *(struct verify_result *const *)a;
     const struct verify_result *b_result = *(struct verify_result *const *)b;
 
-    if (a_result->claim.inferred != b_result->claim.inferred)
-        return a_result->claim.inferred ? 1 : -1;
-    return spread_place(a_result->claim.bucket) < spread_place(b_result->claim.bucket) ? -1 : 1;
+    if (a_result->entry_before.inferred != b_result->entry_before.inferred)
+        return a_result->entry_before.inferred ? 1 : -1;
+    return spread_place(a_result->entry_before.bucket) < spread_place(b_result->entry_before.bucket)
+               ? -1
+               : 1;
 }
 
 /* Returns whether the next entry is of the next bucket, and has the same plan. */
@@ -172,7 +171,7 @@ static bool continues_plan(const struct entry_row *e, const struct entry_row *ne
  * is new. */
 static int set_weights(struct verify_entries *entries)
 {
-    struct verify_result *results = entries->verdicts,
+    struct verify_result *results = entries->results,
                          **pending = calloc(entries->count, sizeof(*pending));
 
     if (!pending)
@@ -185,12 +184,12 @@ static int set_weights(struct verify_entries *entries)
         for (run_end = run_begin;
              run_end < entries->count &&
              (run_end == run_begin ||
-              continues_plan(&results[run_end - 1].claim, &results[run_end].claim));
+              continues_plan(&results[run_end - 1].entry_before, &results[run_end].entry_before));
              run_end++)
             if (results[run_end].kind == VERIFY_PENDING)
                 pending[pending_count++] = &results[run_end];
-        octaves = log2((results[run_end - 1].claim.bucket + 1) /
-                       fmax(results[run_begin].claim.bucket, 0.5));
+        octaves = log2((results[run_end - 1].entry_before.bucket + 1) /
+                       fmax(results[run_begin].entry_before.bucket, 0.5));
         qsort(pending, pending_count, sizeof(*pending), measured_first);
         for (size_t k = 0; k < pending_count; k++)
             pending[k]->weight = octaves / (double)(k + 1);
@@ -220,7 +219,7 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
              out->judged_whole);
     if (out->count) {
         TRY(set_weights(out));
-        qsort(out->verdicts, out->count, sizeof(*out->verdicts), worse_first);
+        qsort(out->results, out->count, sizeof(*out->results), worse_first);
     } else
         note("%s: nothing to verify: this machine has no such entry", campaign->path);
     if (!out->count && out->waiting)
@@ -261,34 +260,34 @@ int verify_entries_declared(struct store *store, const struct verify_wanted *wan
 
 void verify_entries_sort(struct verify_entries *entries)
 {
-    qsort(entries->verdicts, entries->count, sizeof(*entries->verdicts), by_bucket);
+    qsort(entries->results, entries->count, sizeof(*entries->results), by_bucket);
 }
 
 void verify_entries_free(struct verify_entries *entries)
 {
-    free(entries->verdicts);
+    free(entries->results);
     *entries = (struct verify_entries){ 0 };
 }
 
 /* ---- the result */
 
-int verify_claims(struct store *store, const struct verify_entries *entries, int64_t since)
+int verify_withdraw_gains(struct store *store, const struct verify_entries *entries, int64_t since)
 {
-    const struct verify_result *results = entries->verdicts;
+    const struct verify_result *results = entries->results;
 
     for (size_t table_begin = 0, table_end; table_begin < entries->count; table_begin = table_end) {
-        const struct entry_row *entry = &results[table_begin].claim;
+        const struct entry_row *entry = &results[table_begin].entry_before;
         struct calibration calibration = { 0 };
         struct standing_row standing;
         int rc;
 
         for (table_end = table_begin;
-             table_end < entries->count && SAME_TABLE(&results[table_end].claim, entry);
+             table_end < entries->count && SAME_TABLE(&results[table_end].entry_before, entry);
              table_end++)
-            if (!entry_is(&results[table_end].claim,
+            if (!entry_is(&results[table_end].entry_before,
                           ENTRY_INFERRED | ENTRY_STALE | ENTRY_UNSOUND) &&
-                !plan_is_default(&results[table_end].claim.plan, &results[table_end].shape))
-                calibration_add(&calibration, &results[table_end].claim.gain, 1,
+                !plan_is_default(&results[table_end].entry_before.plan, &results[table_end].shape))
+                calibration_add(&calibration, &results[table_end].entry_before.gain, 1,
                                 &results[table_end].now);
         rc = store_standing_get(store, entry->cluster, entry->shape, entry->window, &standing);
         if (rc < 0)
@@ -309,9 +308,9 @@ struct verify_count verify_count(const struct verify_entries *entries)
     struct verify_count counts = { 0 };
 
     for (size_t i = 0; i < entries->count; i++) {
-        counts.of[entries->verdicts[i].kind]++;
-        counts.refuted_earlier += entries->verdicts[i].kind == VERIFY_EARLIER &&
-                                  entry_is(&entries->verdicts[i].claim, ENTRY_REFUTED);
+        counts.of[entries->results[i].kind]++;
+        counts.refuted_earlier += entries->results[i].kind == VERIFY_EARLIER &&
+                                  entry_is(&entries->results[i].entry_before, ENTRY_REFUTED);
     }
     return counts;
 }
@@ -322,8 +321,8 @@ double verify_default_over_table(const struct verify_entries *entries, uint32_t 
 
     *count = 0;
     for (size_t i = 0; i < entries->count; i++)
-        if (isfinite(entries->verdicts[i].default_over_table)) {
-            log_sum += log(entries->verdicts[i].default_over_table);
+        if (isfinite(entries->results[i].default_over_table)) {
+            log_sum += log(entries->results[i].default_over_table);
             ++*count;
         }
     return *count ? exp(log_sum / *count) : (double)NAN;
@@ -338,18 +337,18 @@ static const struct grid_column columns[] = {
 /* Adds one row; `columns` lists its cells. */
 static int add_row(const struct verify_result *v, struct grid *grid)
 {
-    uint64_t first_capacity = (uint64_t)v->claim.bucket * v->claim.window;
+    uint64_t first_capacity = (uint64_t)v->entry_before.bucket * v->entry_before.window;
     bool refuted = v->kind == VERIFY_REFUTED || v->kind == VERIFY_EARLIER;
 
     TRY(grid_row(grid, refuted ? INK_BAD : v->kind == VERIFY_BEATS ? INK_GOOD : INK_PLAIN));
-    TRY(grid_cell(grid, "%u", v->claim.bucket));
+    TRY(grid_cell(grid, "%u", v->entry_before.bucket));
     TRY(grid_cell(grid, "%" PRIu64 "-%" PRIu64, first_capacity,
-                  first_capacity + v->claim.window - 1));
-    TRY(grid_cell(grid, "%s", PLAN_TEXT(&v->claim.plan)));
+                  first_capacity + v->entry_before.window - 1));
+    TRY(grid_cell(grid, "%s", PLAN_TEXT(&v->entry_before.plan)));
     /* An earlier run has replaced the claim by its result. */
-    TRY(grid_percent(grid, v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value));
+    TRY(grid_percent(grid, v->kind == VERIFY_EARLIER ? NAN : v->entry_before.gain.value));
     TRY(grid_gain(grid, &v->now));
-    TRY(grid_cell(grid, "%s%s", table_words[v->kind], v->throttled ? ", disturbed" : ""));
+    TRY(grid_cell(grid, "%s%s", verify_words[v->kind].text, v->throttled ? ", disturbed" : ""));
     return *v->why ? grid_note(grid, v->why) : OK;
 }
 
@@ -357,18 +356,19 @@ static int add_row(const struct verify_result *v, struct grid *grid)
 static bool is_shown(const struct verify_result *v)
 {
     return v->kind != VERIFY_PENDING &&
-           (v->kind != VERIFY_EARLIER || entry_is(&v->claim, ENTRY_REFUTED));
+           (v->kind != VERIFY_EARLIER || entry_is(&v->entry_before, ENTRY_REFUTED));
 }
 
 /* Prints how many entries of each layer were not reached. */
 static void print_left_out(const struct verify_entries *entries, FILE *to)
 {
-    const struct verify_result *results = entries->verdicts;
+    const struct verify_result *results = entries->results;
 
     for (size_t i = 0, end; i < entries->count; i = end) {
         uint32_t left_out = 0;
 
-        for (end = i; end < entries->count && results[end].claim.shape == results[i].claim.shape;
+        for (end = i; end < entries->count &&
+                      results[end].entry_before.shape == results[i].entry_before.shape;
              end++)
             left_out += results[end].kind == VERIFY_PENDING;
         if (left_out)
@@ -392,7 +392,7 @@ static void print_speed(const struct verify_entries *entries, FILE *to)
 
 int verify_table(struct store *store, const struct verify_entries *entries, FILE *to)
 {
-    const struct verify_result *results = entries->verdicts;
+    const struct verify_result *results = entries->results;
     struct verify_count counts = verify_count(entries);
 
     for (size_t i = 0, end; i < entries->count; i = end) { /* layer by layer */
@@ -400,12 +400,14 @@ int verify_table(struct store *store, const struct verify_entries *entries, FILE
         int rc = OK;
 
         /* An entry of the default plan compares nothing; the totals count it. */
-        for (end = i; end < entries->count && results[end].claim.shape == results[i].claim.shape;
+        for (end = i; end < entries->count &&
+                      results[end].entry_before.shape == results[i].entry_before.shape;
              end++)
             if (!rc && is_shown(&results[end]) && results[end].kind != VERIFY_DEFAULT)
                 rc = add_row(&results[end], &grid);
         if (!rc && grid.row_count)
-            rc = tables_heading(store, results[i].claim.cluster, results[i].claim.shape, to);
+            rc = tables_heading(store, results[i].entry_before.cluster,
+                                results[i].entry_before.shape, to);
         if (!rc && grid.row_count) {
             fprintf(to, "\n");
             grid_print(&grid, to);
@@ -436,13 +438,15 @@ int verify_table(struct store *store, const struct verify_entries *entries, FILE
 static void print_object(const struct verify_result *v, FILE *to)
 {
     json_write(to, "{'shape': '%s'", SHAPE_TEXT(&v->shape));
-    row_json_view(&entry_table, "window bucket capacity plan stale=was_stale inferred", &v->claim,
-                  to);
-    json_write(to, ", 'claimed_gain': %g", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value);
+    row_json_view(&entry_table, "window bucket capacity plan stale=was_stale inferred",
+                  &v->entry_before, to);
+    json_write(to, ", 'claimed_gain': %g",
+               v->kind == VERIFY_EARLIER ? NAN : v->entry_before.gain.value);
     verdict_json_gain(&v->now, to);
     json_write(to, ", 'rounds': %u, 'throttled': %u, 'verdict': '%s', 'refuted': %s, 'why': '%s'",
-               v->rounds, v->throttled, verify_words[v->kind],
-               v->kind == VERIFY_REFUTED || entry_is(&v->claim, ENTRY_REFUTED) ? "true" : "false",
+               v->rounds, v->throttled, verify_words[v->kind].json,
+               v->kind == VERIFY_REFUTED || entry_is(&v->entry_before, ENTRY_REFUTED) ? "true"
+                                                                                      : "false",
                v->why);
     if (*v->load)
         json_write(to, ", 'load': '%s'", v->load);
@@ -454,7 +458,7 @@ void verify_json(const struct verify_entries *entries, FILE *to)
     fprintf(to, "[");
     for (size_t i = 0; i < entries->count; i++) {
         fprintf(to, "%s\n ", i ? "," : "");
-        print_object(&entries->verdicts[i], to);
+        print_object(&entries->results[i], to);
     }
     fprintf(to, "\n]");
 }

@@ -71,7 +71,7 @@ const struct moe_plan *verify_challenger(const struct entry_row *e, const struct
 /* Lists the plans, and prepares the bucket. */
 static void list_plans(struct verified_bucket *vb)
 {
-    const struct entry_row *e = &vb->result->claim;
+    const struct entry_row *e = &vb->result->entry_before;
     const struct moe_shape *shape = &vb->result->shape;
     const struct moe_plan *challenger = verify_challenger(e, shape);
     int count = 1;
@@ -330,7 +330,7 @@ static int refute_entry(struct verified_bucket *vb, struct entry_row *e)
  * Entries that did not come from this table's rounds do not count. */
 static int remember_outcome(const struct verified_bucket *vb)
 {
-    const struct entry_row *e = &vb->result->claim;
+    const struct entry_row *e = &vb->result->entry_before;
     struct standing_row standing;
     struct verification_row row = { .cluster = e->cluster,
                                     .shape = e->shape,
@@ -361,9 +361,9 @@ static int update_standing(const struct verified_bucket *vb, const struct entry_
     struct store *store = vb->campaign->store;
     struct standing_row standing;
     bool current, keeps_gain = result->kind != VERIFY_REFUTED && result->kind != VERIFY_ALONE &&
-                               !entry_is(&result->claim, ENTRY_OPEN & ~ENTRY_INFERRED) &&
-                               !strcmp(result->claim.load, entry->load) &&
-                               plan_equal(&result->claim.plan, &entry->plan);
+                               !entry_is(&result->entry_before, ENTRY_OPEN & ~ENTRY_INFERRED) &&
+                               !strcmp(result->entry_before.load, entry->load) &&
+                               plan_equal(&result->entry_before.plan, &entry->plan);
     int rc = store_standing_get(store, entry->cluster, entry->shape, entry->window, &standing);
 
     if (rc || !standing.run) /* a new entry ends an imported one */
@@ -381,7 +381,7 @@ static int update_standing(const struct verified_bucket *vb, const struct entry_
  * takes as long as the table says, unless the entry is stale or has another load. */
 static double scale_of(struct verify_result *result, const struct contest_verdict *verdict)
 {
-    const struct entry_row *e = &result->claim;
+    const struct entry_row *e = &result->entry_before;
     double ratio = verdict->default_ns * 1e-3 / e->default_us;
 
     if (entry_is(e, ENTRY_STALE) || strcmp(e->load, result->load) != 0 ||
@@ -396,7 +396,7 @@ static int write_outcome(struct verified_bucket *vb)
 {
     struct contest_verdict verdict = contest_verdict(&vb->over_default.contest);
     struct verify_result *result = vb->result;
-    struct entry_row entry = result->claim;
+    struct entry_row entry = result->entry_before;
     double scale = scale_of(result, &verdict), other_us;
 
     set_kind(vb, &verdict);
@@ -406,7 +406,7 @@ static int write_outcome(struct verified_bucket *vb)
     entry.default_us = verdict.default_ns * 1e-3 * scale;
     entry.gain = verdict.gain;
     /* The other plan stays as much slower than this one as it was. */
-    other_us = entry.other_us * entry.time_us / result->claim.time_us;
+    other_us = entry.other_us * entry.time_us / result->entry_before.time_us;
     entry.other_us = other_us > 0 && isfinite(other_us) ? other_us : 0;
     if (!(entry.other_us > 0))
         entry.other = (struct moe_plan){ 0 };
@@ -420,8 +420,8 @@ static int write_outcome(struct verified_bucket *vb)
     entry.run = vb->campaign->run.row.id;
     entry.decided_s = time(NULL);
     if (result->kind != VERIFY_REFUTED || is_outrun(vb))
-        ledger_weigh(&result->shape, &result->claim, &entry);
-    if (!*result->why && !plan_equal(&entry.plan, &result->claim.plan))
+        ledger_weigh(&result->shape, &result->entry_before, &entry);
+    if (!*result->why && !plan_equal(&entry.plan, &result->entry_before.plan))
         snprintf(result->why, sizeof(result->why), "nor faster: the default plan takes its place");
     TRY(remember_outcome(vb));
     TRY(update_standing(vb, &entry));
