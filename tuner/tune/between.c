@@ -215,12 +215,12 @@ bool between_infer(struct sweep *sweep, const struct entry_row *low, const struc
     for (int i = 0; i < (int)sweep->plans->arm_count; i++)
         usable[i] = fits(sweep, bucket, i);
     if (!fits(sweep, bucket, arm)) /* with one launch for all, other plans are not allowed */
-        arm = sweep->whole ? -1 : default_arm;
+        arm = sweep->has_chosen_values ? -1 : default_arm;
     if (arm < 0)
         return false;
     infer_arm(sweep, low, high, bucket, arm, usable, out);
     /* A plan that is not expected to be faster than the default gives way to it. */
-    if (sweep->whole)
+    if (sweep->has_chosen_values)
         sweep_claim_nothing(sweep, out);
     else if (entry_fault(out, &sweep->plans->shape, NULL))
         infer_arm(sweep, low, high, bucket, default_arm, usable, out);

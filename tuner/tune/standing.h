@@ -1,6 +1,7 @@
 /* The end of a layer's sweep.  It runs the rounds (search/rounds.h): they compare the table with
  * the default plan and with the best static plans over all measured buckets.  It changes the
- * entries accordingly, and stores the table's gain as the layer's standing. */
+ * entries accordingly, and stores the table's gain as the layer's standing.  The standing (struct
+ * standing_row) says what the whole table is worth. */
 #ifndef STANDING_H
 #define STANDING_H
 
@@ -12,7 +13,7 @@ int standing_begun(struct sweep *sweep, bool *begun);
 
 /* Whether all entries have the launch values that were chosen for the whole table, and not the
  * default's.  False if this request fixes other axes. */
-int standing_is_one_launch(struct sweep *sweep, bool *whole);
+int standing_has_chosen_values(struct sweep *sweep, bool *chosen);
 
 /* Runs the rounds.  The caller infers the buckets between measured ones again, because the rounds
  * may have changed entries.  Buckets are weighted by trainers' traffic; without traffic every

@@ -182,7 +182,7 @@ static int measure(struct sweep *sweep, uint32_t bucket)
     /* With fixed axes no bucket changes its plan until a launch is chosen for the whole table. */
     if (sweep->request->fixed) {
         rc = dictionary_entry(&sweep->dictionary, bucket, &old);
-        if (rc == OK && sweep->whole)
+        if (rc == OK && sweep->has_chosen_values)
             arm = layer_plans_arm(sweep->plans, &old.plan);
         rc = rc < 0 ? rc : decide_plan(sweep, bucket, arm, true, &entry);
     }
@@ -244,7 +244,7 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
     /* A measured entry of this cluster is better than an inferred one, even at lower effort.  An
      * entry inferred by a whole sweep is better than one inferred from a few buckets. */
     if (rc == OK &&
-        !entry_is(&old, ENTRY_STALE | ENTRY_UNSOUND | (sweep->misses ? 0u : ENTRY_INFERRED)))
+        !entry_is(&old, ENTRY_STALE | ENTRY_UNSOUND | (sweep->from_misses ? 0u : ENTRY_INFERRED)))
         return OK;
     same = rc == OK && plan_equal(&old.plan, &entry->plan) &&
            !entry_is(&old, ENTRY_STALE | ENTRY_UNSOUND);
@@ -281,7 +281,7 @@ static int find_doubtful(struct sweep *sweep, const struct entry_row *low,
     struct entry_row sides[2];
     uint32_t first_high;
 
-    if (sweep->misses || sweep->rounds_begun || campaign_over(sweep->campaign))
+    if (sweep->from_misses || sweep->rounds_begun || campaign_over(sweep->campaign))
         return UNSUPPORTED;
     TRY(expect_rounds(sweep, low, &sides[0]));
     TRY(expect_rounds(sweep, high, &sides[1]));
@@ -351,7 +351,7 @@ static int infer_all(struct sweep *sweep)
         if (rc != OK || entry.inferred || entry_is(&entry, ENTRY_UNSOUND) ||
             strcmp(entry.load, sweep->dictionary.load) != 0)
             continue;
-        if (!sweep->rounds_begun && !sweep->misses && !is_older(sweep, &entry) &&
+        if (!sweep->rounds_begun && !sweep->from_misses && !is_older(sweep, &entry) &&
             !is_anchor(sweep->plans, b))
             continue;
         if (have_low && low.bucket + 1 < b)
@@ -505,7 +505,7 @@ static int conclude_sweep(struct sweep *sweep, int cut)
              : standing_run_rounds(sweep, &sweep->result.standing);
     if (rc && rc != ERR_CUT)
         return rc;
-    TRY(standing_is_one_launch(sweep, &sweep->whole));
+    TRY(standing_has_chosen_values(sweep, &sweep->has_chosen_values));
     sweep->campaign->progress.compared = sweep->campaign->progress.done;
     sweep->result.inferred = 0;
     TRY(infer_all(sweep)); /* from entries that the rounds may have changed */
@@ -536,7 +536,7 @@ static int sweep_buckets(struct sweep *sweep)
     const struct layer_plans *plans = sweep->plans;
     int rc;
 
-    TRY(standing_is_one_launch(sweep, &sweep->whole));
+    TRY(standing_has_chosen_values(sweep, &sweep->has_chosen_values));
     if (sweep->request->options->retune)
         TRY(forget_all(sweep));
     TRY(store_expire_loads(d->store, d->cluster, d->shape, plans->window, plans->first, plans->last,
@@ -642,7 +642,7 @@ int sweep_misses(struct campaign *campaign, const struct tune_request *request,
 
     for (size_t i = 0; i < space_count && !rc; i++) {
         rc = open_sweep(campaign, request, i, &sweeps[i]);
-        sweeps[i].misses = true;
+        sweeps[i].from_misses = true;
     }
     if (!rc)
         rc = run_misses(sweeps, space_count, misses);

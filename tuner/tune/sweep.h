@@ -40,7 +40,7 @@ int sweep_layer(struct campaign *campaign, const struct tune_request *request, s
 int sweep_misses(struct campaign *campaign, const struct tune_request *request,
                  const struct misses *misses, struct sweep_result *results);
 
-/* ---- shared by sweep.c, between.c and standing.c */
+/* ---- shared by sweep.c, between.c, standing.c and launch_values.c */
 
 /* A layer's sweep in progress; sweep.c owns it. */
 struct sweep {
@@ -49,11 +49,11 @@ struct sweep {
     struct layer_plans *plans;
     const struct traffic_layer *asked; /* what trainers asked for; NULL: not known */
     struct dictionary dictionary;
-    bool ranks_know;   /* the ranks have set up the layer */
-    bool misses;       /* sweep_misses() */
-    bool rounds_begun; /* the rounds have begun: no further bucket is measured */
-    int64_t first_run; /* the first run that this one continues */
-    bool whole;        /* one launch, not the default's, was chosen for the whole table */
+    bool ranks_know;        /* the ranks have set up the layer */
+    bool from_misses;       /* sweep_misses() */
+    bool rounds_begun;      /* the rounds have begun: no further bucket is measured */
+    int64_t first_run;      /* the first run that this one continues */
+    bool has_chosen_values; /* launch values, not the default's, were chosen for the whole table */
     struct sweep_result result;
 };
 
