@@ -18,7 +18,6 @@ static const double default_worth = 0.00001;
 static const double samples_of_doubt = 30;
 
 /* The state of one blind search; blind_open() allocates it, blind_close() frees it. */
-/* The state of one blind search; blind_open() allocates it, blind_close() frees it. */
 struct blind {
     struct points points;
     struct posterior posterior;
@@ -128,29 +127,31 @@ static bool may_run(const struct search *search, const bool *among, int arm)
 /* The arm of `among` (NULL: of all) with most values that did not run yet; -1: all values ran. */
 static int arm_with_new_value(const struct search *search, const bool *among)
 {
-    double most = 0;
+    double best_newness = 0;
     int next = -1;
 
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
-        double new = may_run(search, among, i) ? newness(search, i) : 0;
+        double arm_newness = may_run(search, among, i) ? newness(search, i) : 0;
 
-        if (new > most) {
-            most = new;
+        if (arm_newness > best_newness) {
+            best_newness = arm_newness;
             next = i;
         }
     }
     return next;
 }
 
-/* The usable arm with the least mean, of `within` (NULL: of all); `ran`: only arms that ran in this
- * bucket count.  -1: no arm is left. */
-static int best_arm(const struct search *search, const bool *within, bool ran, int but)
+enum which_arms { ANY_ARM, ARMS_THAT_RAN };
+
+/* The usable arm with the least mean, of `within` (NULL: of all), without `but`.  ARMS_THAT_RAN: in
+ * this bucket.  -1: no arm is left. */
+static int best_arm(const struct search *search, const bool *within, enum which_arms which, int but)
 {
     const struct blind *b = search->own;
     bool among[SEARCH_ARMS_MAX];
 
     for (size_t i = 0; i < search->setup.arm_count; i++)
-        among[i] = may_run(search, within, (int)i) && (!ran || search->count[i]);
+        among[i] = may_run(search, within, (int)i) && (which == ANY_ARM || search->count[i]);
     return search_least(search, among, b->posterior.process.mean, but);
 }
 
@@ -158,13 +159,13 @@ static int best_arm(const struct search *search, const bool *within, bool ran, i
 static double promise_of(const struct search *search, int arm, int best)
 {
     const struct blind *b = search->own;
-    double shared = posterior_covariance(&b->posterior, arm, best),
+    double covariance = posterior_covariance(&b->posterior, arm, best),
            noise = b->posterior.likeness.noise;
-    double of_arm = b->posterior.process.variance[arm] - shared,
-           of_best = b->posterior.process.variance[best] - shared;
+    double arm_alone = b->posterior.process.variance[arm] - covariance,
+           best_alone = b->posterior.process.variance[best] - covariance;
     double gap = fmax(b->posterior.process.mean[arm] - b->posterior.process.mean[best], 0);
-    double by_arm = fabs(of_arm) / sqrt(b->posterior.process.variance[arm] + noise);
-    double by_best = fabs(of_best) / sqrt(b->posterior.process.variance[best] + noise);
+    double by_arm = fabs(arm_alone) / sqrt(b->posterior.process.variance[arm] + noise);
+    double by_best = fabs(best_alone) / sqrt(b->posterior.process.variance[best] + noise);
     double samples = (double)(b->posterior.count - b->posterior.past);
 
     /* The constants are guesses, too: the fewer samples, the more uncertain. */
@@ -211,16 +212,16 @@ static int known_less(const struct search *search, int next, int best)
 static int arm_worth_most(const struct search *search)
 {
     double most = worth_of(search);
-    int best = best_arm(search, NULL, true, -1);
+    int best = best_arm(search, NULL, ARMS_THAT_RAN, -1);
 
     if (best < 0) /* all that ran are dropped */
-        return best_arm(search, NULL, false, -1);
+        return best_arm(search, NULL, ANY_ARM, -1);
     return known_less(search, most_promising(search, NULL, best, &most), best);
 }
 
 static int blind_next(struct search *search)
 {
-    enum { LEAST = 40, PART = 5 };
+    enum { LEAST = 40, PART = 5 }; /* a fifth of the arms, but 40 samples at least */
     struct blind *b = search->own;
     uint32_t limit =
         search->setup.limit ? search->setup.limit : (uint32_t)search->setup.arm_count / PART;
@@ -242,18 +243,19 @@ static int blind_next(struct search *search)
  * is worth taking at a quarter of the usual gain.  With `within` set no other arm is asked for. */
 static int blind_next_among(struct search *search, const bool *among, const bool *within)
 {
-    static const double share = 0.25;
-    int best = best_arm(search, within, true, -1), next = arm_with_new_value(search, among);
-    double most = worth_of(search), here;
+    static const double cheap_share = 0.25;
+    int best = best_arm(search, within, ARMS_THAT_RAN, -1),
+        next = arm_with_new_value(search, among);
+    double most = worth_of(search), least_promise;
 
     if (next < 0 && best < 0 && within)
-        return best_arm(search, among, false, -1);
+        return best_arm(search, among, ANY_ARM, -1);
     if (next >= 0 || best < 0)
         return next;
     if (!within)
         (void)most_promising(search, NULL, best, &most);
-    here = fmax(worth_of(search), share * most);
-    next = most_promising(search, among, best, &here);
+    least_promise = fmax(worth_of(search), cheap_share * most);
+    next = most_promising(search, among, best, &least_promise);
     best = known_less(search, next, best);
     return best >= 0 && among[best] ? best : next;
 }
@@ -269,20 +271,20 @@ static void mark_covered(struct blind *b, int arm)
 /* Marks one sample of the arm that lies far above its fastest one.  False: none does. */
 static bool find_outlier(struct blind *b, int arm)
 {
-    static const double far = 6;
-    double least = INFINITY, limit;
+    static const double far_sds = 6;
+    double fastest = INFINITY, limit;
     size_t n = 0;
 
     for (size_t k = b->posterior.past; k < b->posterior.count; k++)
         if (b->posterior.sample[k].arm == arm) {
-            least = fmin(least, b->posterior.sample[k].log_ns);
+            fastest = fmin(fastest, b->posterior.sample[k].log_ns);
             n++;
         }
-    limit = least + far * sqrt(b->posterior.likeness.noise);
+    limit = fastest + far_sds * sqrt(b->posterior.likeness.noise);
     for (size_t k = b->posterior.past; k < b->posterior.count && n > 1; k++)
         if (b->posterior.sample[k].arm == arm && !(b->posterior.sample[k].excess > 0) &&
             b->posterior.sample[k].log_ns > limit) {
-            double above = b->posterior.sample[k].log_ns - least;
+            double above = b->posterior.sample[k].log_ns - fastest;
 
             b->posterior.sample[k].excess = above * above;
             return true;
@@ -295,7 +297,7 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
     struct blind *b = search->own;
     bool first = search->count[arm] == 1;
     double expected = b->posterior.process.mean[arm] + b->posterior.first, sd;
-    size_t here;
+    size_t bucket_samples;
 
     if (b->posterior.count == POSTERIOR_ROWS_MAX)
         return;
@@ -322,13 +324,14 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
         posterior_add(&b->posterior);
     /* A sample that the search did not ask for serves a proof.  A proof needs the noise, so the fit
      * comes sooner. */
-    here = b->posterior.count - b->posterior.past;
-    if (b->posterior.count < (asked ? b->fit_at : b->fit_soon_at) || here < b->points.axes + 3)
+    bucket_samples = b->posterior.count - b->posterior.past;
+    if (b->posterior.count < (asked ? b->fit_at : b->fit_soon_at) ||
+        bucket_samples < b->points.axes + 3)
         return;
     likeness_fit(&b->posterior.table, b->seen, gather_seen(b, search->setup.arm_count),
                  b->workspace, &b->posterior.likeness);
-    b->fit_at = b->posterior.count + here / 2 + 2;
-    b->fit_soon_at = b->posterior.count + here / 8 + 1;
+    b->fit_at = b->posterior.count + bucket_samples / 2 + 2;
+    b->fit_soon_at = b->posterior.count + bucket_samples / 8 + 1;
     posterior_renew(&b->posterior);
 }
 
@@ -348,23 +351,23 @@ static void blind_drop(struct search *search, int arm, bool failed)
 static void close_bucket(struct blind *b, size_t arms)
 {
     struct sample last;
-    size_t n, keep;
+    size_t means, kept;
 
     if (b->posterior.count == b->posterior.past)
         return;
     last = b->posterior.sample[b->posterior.count - 1];
-    n = gather_seen(b, arms);
-    n = n > PAST_MAX / 2 ? PAST_MAX / 2 : n;
-    keep = b->posterior.past > PAST_MAX - n ? PAST_MAX - n : b->posterior.past;
-    memmove(b->posterior.sample, b->posterior.sample + b->posterior.past - keep,
-            keep * sizeof(*b->posterior.sample));
-    for (size_t i = 0; i < n; i++)
-        b->posterior.sample[keep + i] = (struct sample){ .arm = b->seen[i].point,
+    means = gather_seen(b, arms);
+    means = means > PAST_MAX / 2 ? PAST_MAX / 2 : means;
+    kept = b->posterior.past > PAST_MAX - means ? PAST_MAX - means : b->posterior.past;
+    memmove(b->posterior.sample, b->posterior.sample + b->posterior.past - kept,
+            kept * sizeof(*b->posterior.sample));
+    for (size_t i = 0; i < means; i++)
+        b->posterior.sample[kept + i] = (struct sample){ .arm = b->seen[i].point,
                                                          .group = last.group,
                                                          .log_c = last.log_c,
                                                          .log_ns = b->seen[i].mean,
                                                          .count = b->seen[i].count };
-    b->posterior.past = b->posterior.count = keep + n;
+    b->posterior.past = b->posterior.count = kept + means;
 }
 
 static void blind_begin(struct search *search)
@@ -410,10 +413,10 @@ static double bound_against(const struct search *search, const bool *usable, int
 static void blind_verdict(struct search *search, struct search_result *out)
 {
     struct blind *b = search->own;
-    int winner = best_arm(search, NULL, true, -1);
+    int winner = best_arm(search, NULL, ARMS_THAT_RAN, -1);
 
-    out->winner = winner >= 0 ? winner : best_arm(search, NULL, false, -1);
-    out->runner_up = best_arm(search, NULL, false, out->winner);
+    out->winner = winner >= 0 ? winner : best_arm(search, NULL, ANY_ARM, -1);
+    out->runner_up = best_arm(search, NULL, ANY_ARM, out->winner);
     out->bound = out->winner < 0 ? NAN : bound_against(search, search->usable, out->winner);
     if (b->limited)
         out->reason = SEARCH_LIMIT;

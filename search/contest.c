@@ -15,24 +15,26 @@
 enum { ROUNDS_MIN = 5, ROUNDS_MAX = 60, DRAWS_OF_A_ROUND = 3 };
 
 /* When the true median is at the margin, wins are fair coin tosses.  So the chance of ever reaching
- * wins_needed can be added up exactly: open[k] is the chance of k wins so far without a stop.  Half
- * of the allowed chance of error is available at once, so that clear cases end early; the rest
+ * wins_needed can be added up exactly: undecided[k] is the chance of k wins so far without a stop.
+ * Half of the allowed chance of error is available at once, so that clear cases end early; the rest
  * becomes available evenly. */
 static void set_wins_needed(struct contest *c)
 {
     const struct contest_settings *s = &c->settings;
-    double open[CONTEST_ROUNDS_MAX + 2] = { 1 }, spent = 0;
+    double undecided[CONTEST_ROUNDS_MAX + 2] = { 1 }, spent = 0;
 
     for (uint32_t n = 1; n <= s->rounds_max; n++) {
-        double most = (1 - s->confidence) * (0.5 + 0.5 * n / s->rounds_max);
+        double allowed = (1 - s->confidence) * (0.5 + 0.5 * n / s->rounds_max);
         uint32_t needed = n + 1;
 
         for (uint32_t k = n; k; k--)
-            open[k] = (open[k] + open[k - 1]) / 2;
-        open[0] /= 2;
-        while (n >= s->rounds_min && needed > n / 2 + 1 && spent + open[needed - 1] <= most) {
-            spent += open[--needed];
-            open[needed] = 0;
+            undecided[k] = (undecided[k] + undecided[k - 1]) / 2;
+        undecided[0] /= 2;
+        while (n >= s->rounds_min && needed > n / 2 + 1 &&
+               spent + undecided[needed - 1] <= allowed) {
+            needed--;
+            spent += undecided[needed];
+            undecided[needed] = 0;
         }
         c->wins_needed[n] = (uint16_t)needed;
     }
@@ -107,14 +109,15 @@ struct ruling {
     bool done;
 };
 
-static int still_in(const struct contest *c, int index)
+/* The plan `index`; -1: it was dropped, or index is -1. */
+static int if_not_dropped(const struct contest *c, int index)
 {
     return index >= 0 && !c->dropped[index] ? index : -1;
 }
 
-static struct ruling rule(const struct contest *c)
+static struct ruling rule_so_far(const struct contest *c)
 {
-    int challenger = still_in(c, 0), holder = still_in(c, c->holder);
+    int challenger = if_not_dropped(c, 0), holder = if_not_dropped(c, c->holder);
     struct ruling stays = { holder, CONTEST_DEFAULT, true }; /* if the challenger does not win */
     enum outcome outcome;
 
@@ -124,10 +127,10 @@ static struct ruling rule(const struct contest *c)
     if (outcome == BEATS)
         return (struct ruling){ challenger, CONTEST_ADOPTED, true };
     if (c->in_force) {
-        enum outcome back = outcome_of(c, holder, challenger);
+        enum outcome reverse = outcome_of(c, holder, challenger);
 
-        if (back != BEATS)
-            stays = (struct ruling){ challenger, CONTEST_INCUMBENT, back == FAILS };
+        if (reverse != BEATS)
+            stays = (struct ruling){ challenger, CONTEST_INCUMBENT, reverse == FAILS };
     }
     return outcome == FAILS ? stays : (struct ruling){ stays.adopted, CONTEST_TIE, false };
 }
@@ -146,19 +149,20 @@ int contest_next(const struct contest *contest)
 {
     const struct contest_settings *s = &contest->settings;
     uint32_t rounds = rounds_of(contest);
-    uint64_t first = 0;
+    uint64_t least_number = 0;
     int next = CONTEST_DONE;
 
-    if (still_in(contest, 0) < 0 || rounds >= s->rounds_max)
+    if (if_not_dropped(contest, 0) < 0 || rounds >= s->rounds_max)
         return CONTEST_DONE;
-    if (rounds >= s->rounds_min && rule(contest).done)
+    if (rounds >= s->rounds_min && rule_so_far(contest).done)
         return CONTEST_DONE;
     for (int i = 0; i < contest->count; i++) { /* each round has an order of its own */
-        uint64_t place = random_bits(s->seed, (uint64_t)rounds * DRAWS_OF_A_ROUND + (uint64_t)i);
+        uint64_t number = random_bits(s->seed, (uint64_t)rounds * DRAWS_OF_A_ROUND + (uint64_t)i);
 
-        if (!contest->dropped[i] && contest->taken[i] == rounds && (next < 0 || place < first)) {
+        if (!contest->dropped[i] && contest->taken[i] == rounds &&
+            (next < 0 || number < least_number)) {
             next = i;
-            first = place;
+            least_number = number;
         }
     }
     return next;
@@ -220,7 +224,7 @@ static struct spread spread_of_times(const struct contest *c, int index)
 
 struct contest_verdict contest_verdict(const struct contest *contest)
 {
-    struct ruling ruling = rule(contest);
+    struct ruling ruling = rule_so_far(contest);
     int holder = contest->holder;
     struct spread spread;
     struct contest_verdict v = { .adopted = ruling.adopted,

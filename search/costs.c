@@ -247,13 +247,14 @@ static double pieces_step(const struct costs *c, const double *k, double capacit
                           c->token_bytes * (1 - 1 / c->ranks);
     double piece = gather(c, k, c->ranks, weight_bytes / d);
     double ffn = feed_forward(c, k, c->experts, rows, c->hidden_dim / d);
-    double t = in_pieces(k, d, piece, ffn), again;
+    double seconds = in_pieces(k, d, piece, ffn), gathered_again;
 
     if (!c->train)
-        return t;
-    t += gather(c, k, c->ranks, weight_bytes);
-    again = plan->w == MOE_CACHE ? fmax(0, 1 - (d > 1 ? 2 : 1) / (d * c->layers)) : 0;
-    return t + again * in_pieces(k, d, piece, 2 * ffn) + (1 - again) * 2 * d * ffn;
+        return seconds;
+    seconds += gather(c, k, c->ranks, weight_bytes);
+    gathered_again = plan->w == MOE_CACHE ? fmax(0, 1 - (d > 1 ? 2 : 1) / (d * c->layers)) : 0;
+    return seconds + gathered_again * in_pieces(k, d, piece, 2 * ffn) +
+           (1 - gathered_again) * 2 * d * ffn;
 }
 
 /* layout=hidden, r >= 1: each rank receives the tokens of all ranks, computes its hidden units of

@@ -12,9 +12,9 @@ const char *const decision_words[] = { "adopted", "likely", "default", "incumben
 static const double harm_limit = 0.01;
 /* A candidate must beat the default by more; otherwise plans would alternate between buckets for
  * nothing. */
-static const double no_better = 0.001;
+static const double no_better_share = 0.001;
 /* Plans that differ by less are as good: of them the one nearest to the default is chosen. */
-static const double as_good = 0.005;
+static const double as_good_share = 0.005;
 /* SAMPLES_LEAST: of the default where it is published.  Its time is a claim, and a single sample
  * may be an outlier. */
 enum { PATIENCE = 40, SAMPLES_LEAST = 2 };
@@ -50,12 +50,12 @@ static int best_expected(const struct decision *d, int winner)
 
     for (int arm = 0; d->setup.distance && arm < (int)s->setup.arm_count; arm++)
         if (s->usable[arm] && s->count[arm] &&
-            search_compare(s, arm, winner).mean < log1p(as_good) &&
+            search_compare(s, arm, winner).mean < log1p(as_good_share) &&
             (d->setup.distance[arm] < d->setup.distance[best] ||
              (d->setup.distance[arm] == d->setup.distance[best] &&
               search_compare(s, arm, best).mean < 0)))
             best = arm;
-    if (default_arm >= 0 && !(search_compare(s, best, default_arm).mean <= log1p(-no_better)))
+    if (default_arm >= 0 && !(search_compare(s, best, default_arm).mean <= log1p(-no_better_share)))
         best = default_arm;
     if (incumbent < 0 || !s->usable[incumbent] ||
         search_compare(s, best, incumbent).mean < log1p(-d->setup.margin))
@@ -105,7 +105,7 @@ static void add_proof(struct decision *d, int arm)
 
 /* Ends the search and sets up the proofs.  The plan in force comes second: it may be proven where
  * the new plan is not. */
-static void choose(struct decision *d)
+static void choose_candidate(struct decision *d)
 {
     d->chosen = true;
     d->winner = search_result(d->setup.search).winner;
@@ -153,12 +153,12 @@ static struct mean mean_of(const struct decision *d, const struct paired_proof *
 
 /* What further pairs may show, by the pairs so far and the belief when the candidate was chosen. */
 static struct prospect prospect_of(const struct paired_proof *proof, const struct mean *mean,
-                                   double most)
+                                   double most_pairs)
 {
-    struct mean both =
+    struct mean with_belief =
         mean_with_belief(mean, proof->belief.mean, proof->belief.sd * proof->belief.sd);
 
-    return mean_prospect(&both, (struct normal){ 0, INFINITY }, 0, most);
+    return mean_prospect(&with_belief, (struct normal){ 0, INFINITY }, 0, most_pairs);
 }
 
 /* Whether a candidate gets more pairs than the patience allows.  It does if no rounds follow and
@@ -166,14 +166,14 @@ static struct prospect prospect_of(const struct paired_proof *proof, const struc
 static bool may_continue(const struct decision *d, const struct paired_proof *proof,
                          const struct mean *mean)
 {
-    uint32_t most = PAIRS_LONGER * d->setup.patience / 2;
-    struct prospect p;
+    uint32_t most_pairs = PAIRS_LONGER * d->setup.patience / 2;
+    struct prospect prospect;
 
-    most = most < PROOF_PAIRS_MAX ? most : PROOF_PAIRS_MAX;
-    if (!d->setup.launched || pair_count(proof) >= most)
+    most_pairs = most_pairs < PROOF_PAIRS_MAX ? most_pairs : PROOF_PAIRS_MAX;
+    if (!d->setup.launched || pair_count(proof) >= most_pairs)
         return false;
-    p = prospect_of(proof, mean, PAIRS_RESERVE * most - pair_count(proof));
-    return prospect_worth(&p, d->setup.search->setup.worth) > 0;
+    prospect = prospect_of(proof, mean, PAIRS_RESERVE * most_pairs - pair_count(proof));
+    return prospect_worth(&prospect, d->setup.search->setup.worth) > 0;
 }
 
 enum outcome { OPEN, FAILED, PROVEN };
@@ -193,7 +193,8 @@ static enum outcome outcome_of(const struct decision *d, const struct paired_pro
     mean = mean_of(d, proof);
     both = mean_with_belief(&mean, proof->belief.mean, proof->belief.sd * proof->belief.sd);
     if (mean_proof(&mean, proof->belief.mean, proof->belief.sd * proof->belief.sd, chance))
-        return d->setup.distance && proof->arm != d->setup.incumbent && both.mean > log1p(-as_good)
+        return d->setup.distance && proof->arm != d->setup.incumbent &&
+                       both.mean > log1p(-as_good_share)
                    ? FAILED
                    : PROVEN;
     if (proof->taken[CANDIDATE] == PROOF_PAIRS_MAX ||
@@ -203,8 +204,8 @@ static enum outcome outcome_of(const struct decision *d, const struct paired_pro
     return OPEN;
 }
 
-/* The first proof that has not failed; NULL: the default is published. */
-static const struct paired_proof *current(const struct decision *d, enum outcome *outcome)
+/* The first proof that has not failed, and its outcome; NULL: the default is published. */
+static const struct paired_proof *open_proof(const struct decision *d, enum outcome *outcome)
 {
     for (int i = 0; i < d->proof_count; i++) {
         *outcome = outcome_of(d, &d->proofs[i]);
@@ -216,7 +217,7 @@ static const struct paired_proof *current(const struct decision *d, enum outcome
 
 /* ---- what to sample */
 
-static bool is_new(const struct search *s, int arm)
+static bool lacks_samples(const struct search *s, int arm)
 {
     uint32_t least = s->ops->least > SAMPLES_LEAST ? s->ops->least : SAMPLES_LEAST;
 
@@ -237,13 +238,13 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
     if (s->cut)
         return DECISION_DONE;
     if (!d->chosen)
-        choose(d);
+        choose_candidate(d);
     d->setup.again = false;
-    proof = current(d, &outcome);
+    proof = open_proof(d, &outcome);
     if (!proof) {
         int published = default_arm_of(d) >= 0 ? default_arm_of(d) : d->winner;
 
-        return is_new(s, published) ? published : DECISION_DONE;
+        return lacks_samples(s, published) ? published : DECISION_DONE;
     }
     if (outcome == PROVEN)
         return DECISION_DONE;
@@ -265,23 +266,23 @@ int decision_next_among(struct decision *d, const bool *among, enum decision_pur
         return next;
     if (*purpose == DECISION_SEARCH)
         return search_next_among(d->setup.search, among);
-    proof = current(d, &outcome);
+    proof = open_proof(d, &outcome);
     needed = proof && pair_count(proof) + 1 > PAIRS_LEAST ? pair_count(proof) + 1 : PAIRS_LEAST;
     if (proof && among[proof->arm] && proof->taken[CANDIDATE] < needed)
         return proof->arm;
     if (default_arm >= 0 && among[default_arm] &&
-        (proof ? proof->taken[DEFAULT] < needed : is_new(d->setup.search, default_arm)))
+        (proof ? proof->taken[DEFAULT] < needed : lacks_samples(d->setup.search, default_arm)))
         return default_arm;
     return DECISION_DONE;
 }
 
-/* Adds a sample to the current proof.  A sample of the default belongs to the current candidate. */
+/* Adds a sample to the open proof.  A sample of the default belongs to its candidate, too. */
 static void add_to_proof(struct decision *d, int arm, int64_t ns)
 {
     enum outcome outcome = OPEN;
-    const struct paired_proof *now = current(d, &outcome);
-    int side = now && arm == now->arm ? CANDIDATE : DEFAULT;
-    struct paired_proof *proof = now ? &d->proofs[now - d->proofs] : NULL;
+    const struct paired_proof *unfailed = open_proof(d, &outcome);
+    int side = unfailed && arm == unfailed->arm ? CANDIDATE : DEFAULT;
+    struct paired_proof *proof = unfailed ? &d->proofs[unfailed - d->proofs] : NULL;
 
     if (!proof || (side == DEFAULT && arm != default_arm_of(d)) ||
         proof->taken[side] == PROOF_PAIRS_MAX)
@@ -300,7 +301,7 @@ void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, i
         return;
     }
     if (purpose == DECISION_SAFETY && !d->chosen)
-        choose(d);
+        choose_candidate(d);
     if (purpose == DECISION_SAFETY)
         add_to_proof(d, arm, ns);
     search_tell_unasked(d->setup.search, arm, ns);
@@ -314,7 +315,7 @@ void decision_recall(struct decision *d, enum decision_purpose purpose, int arm,
 }
 
 /* If the candidate or the default is dropped, the choice is made again. */
-static void drop(struct decision *d, int arm, bool failed)
+static void drop_arm(struct decision *d, int arm, bool failed)
 {
     search_drop(d->setup.search, arm, failed);
     if (arm == d->winner || arm == d->setup.default_arm) {
@@ -325,12 +326,12 @@ static void drop(struct decision *d, int arm, bool failed)
 
 void decision_drop(struct decision *d, int arm)
 {
-    drop(d, arm, true);
+    drop_arm(d, arm, true);
 }
 
 void decision_drop_slow(struct decision *d, int arm)
 {
-    drop(d, arm, false);
+    drop_arm(d, arm, false);
 }
 
 /* ---- the result */
@@ -351,7 +352,7 @@ static struct doubt doubt_of(const struct decision *d)
 
 /* Fills in the numbers of r->arm.  Times come from the belief, in which all samples count; the gain
  * comes from the pairs alone. */
-static void describe(const struct decision *d, struct decision_result *r)
+static void fill_in_numbers(const struct decision *d, struct decision_result *r)
 {
     static const double two_sided = 1.96;
     struct search *s = d->setup.search;
@@ -403,7 +404,7 @@ bool decision_result(const struct decision *d, struct decision_result *out)
 
     if (r.found.winner < 0)
         return false;
-    proof = d->chosen ? current(d, &outcome) : NULL;
+    proof = d->chosen ? open_proof(d, &outcome) : NULL;
     if (default_arm_of(d) < 0) {
         r.arm = best_expected(d, r.found.winner);
         r.word = DECISION_ALONE;
@@ -420,7 +421,7 @@ bool decision_result(const struct decision *d, struct decision_result *out)
         if (r.arm == d->setup.incumbent && r.arm != r.found.winner)
             r.word = DECISION_INCUMBENT;
     }
-    describe(d, &r);
+    fill_in_numbers(d, &r);
     *out = r;
     return true;
 }
@@ -432,7 +433,7 @@ bool decision_result_of(const struct decision *d, int arm, struct decision_resul
                                      .word = DECISION_STATIC };
     if (out->found.winner < 0)
         return false;
-    describe(d, out);
+    fill_in_numbers(d, out);
     return true;
 }
 

@@ -30,18 +30,20 @@ double safe_deviation(double variance, double least)
 double student_quantile(double freedom, enum certainty certainty)
 {
     static const struct {
-        double freedom, at[LEVELS];
+        double freedom, quantile[LEVELS];
     } rows[] = { { 1, { 12.706, 636.62 } }, { 2, { 4.303, 31.599 } }, { 3, { 3.182, 12.924 } },
                  { 4, { 2.776, 8.610 } },   { 5, { 2.571, 6.869 } },  { 7, { 2.365, 5.408 } },
                  { 10, { 2.228, 4.587 } },  { 20, { 2.086, 3.850 } }, { 1e9, { 1.960, 3.291 } } };
     size_t i = 1;
-    double at;
+    double share;
 
     freedom = fmax(1, fmin(1e9, freedom));
     while (rows[i].freedom < freedom)
         i++;
-    at = (1 / rows[i - 1].freedom - 1 / freedom) / (1 / rows[i - 1].freedom - 1 / rows[i].freedom);
-    return rows[i - 1].at[certainty] + at * (rows[i].at[certainty] - rows[i - 1].at[certainty]);
+    share =
+        (1 / rows[i - 1].freedom - 1 / freedom) / (1 / rows[i - 1].freedom - 1 / rows[i].freedom);
+    return rows[i - 1].quantile[certainty] +
+           share * (rows[i].quantile[certainty] - rows[i - 1].quantile[certainty]);
 }
 
 /* With t = sqrt(freedom) tan(x) the density is cos(x)^(freedom - 1), which Simpson's rule
@@ -87,9 +89,11 @@ double bound_of(const double *mean, const double *sd, size_t count, double chanc
 
     if (chance_of_losing(mean, sd, count, 0) <= chance)
         return 0;
-    while (chance_of_losing(mean, sd, count, high) > chance)
-        if ((high *= 2) > 100)
+    while (chance_of_losing(mean, sd, count, high) > chance) {
+        high *= 2;
+        if (high > 100)
             return NAN;
+    }
     for (int i = 0; i < 30; i++) {
         double middle = (low + high) / 2;
 

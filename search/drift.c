@@ -9,7 +9,7 @@
 
 static const double allowance = 0.03, uses_per_alarm = 1e5;
 static const double scale_before = 0.05, scale_least = 0.01;
-static const double clip = 2; /* standard deviations */
+static const double clip_deviations = 2; /* standard deviations */
 enum { USES_MIN = 16, RESCALE_EVERY = 8, USES_TRUSTED = 32, LIMIT_MIN = 8 /* deviations */ };
 
 /* Siegmund's approximation: a sum whose steps have mean -k and deviation 1 reaches h after
@@ -46,9 +46,9 @@ static void rescale(struct drift *d)
     d->limit = limit_at(d->scale);
 }
 
-/* Few samples leave a wide interval, which the first uses narrow.  They never widen it: a plan that
- * is slow from the start must not count as normal. */
-static void narrow(struct drift *d)
+/* Few samples leave a wide interval, which the first uses narrow.  They never widen it: a
+ * plan that is slow from the start must not count as normal. */
+static void narrow_reference(struct drift *d)
 {
     double lower = median_of_recent(d, USES_TRUSTED) + 2.5 * 1.2533 * d->scale / sqrt(USES_TRUSTED);
 
@@ -94,8 +94,8 @@ bool drift_tell(struct drift *d, double ns)
     if (d->uses >= USES_MIN && d->uses % RESCALE_EVERY == 0)
         rescale(d);
     if (d->uses == USES_TRUSTED && !d->firm)
-        narrow(d);
-    most = clip * d->scale;
+        narrow_reference(d);
+    most = clip_deviations * d->scale;
     d->above = d->sum > 0 ? d->above + 1 : 1;
     d->sum = fmax(0, d->sum + fmax(-most, fmin(most, step)));
     if (d->uses < USES_MIN || d->sum < d->limit)

@@ -112,12 +112,12 @@ static void update_outlook(struct guided *g, int masked)
     outlook_update(&g->base, g->samples, n, history_now(&g->history), &g->outlook);
 }
 
-static void compare_all(const struct search *search, const struct outlook *outlook, int with,
-                        double *difference, double *sd)
+static void compare_with(const struct search *search, const struct outlook *outlook, int other,
+                         double *difference, double *sd)
 {
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
-        difference[i] = outlook->mean[i] - outlook->mean[with];
-        sd[i] = outlook_difference_sd(outlook, i, with);
+        difference[i] = outlook->mean[i] - outlook->mean[other];
+        sd[i] = outlook_difference_sd(outlook, i, other);
     }
 }
 
@@ -139,7 +139,7 @@ static struct view view_of(const struct search *search, struct guided *g, int ma
     v.expected_best = search_least(search, search->usable, g->outlook.mean, masked);
     v.incumbent = best_sampled(search, g, masked);
     if (v.incumbent >= 0)
-        compare_all(search, &g->outlook, v.incumbent, v.difference, v.sd);
+        compare_with(search, &g->outlook, v.incumbent, v.difference, v.sd);
     return v;
 }
 
@@ -216,11 +216,12 @@ static int screen_families(const struct view *v)
  * one value. */
 static bool value_tried(const struct view *v, int arm, size_t axis)
 {
-    const struct moe_plan *arms = v->search->setup.arms, *of = &arms[arm];
+    const struct moe_plan *arms = v->search->setup.arms, *plan = &arms[arm];
 
     for (int i = 0; i < (int)v->search->setup.arm_count; i++)
-        if (v->g->tried[i] && (axis == PLAN_R ? !of->r == !arms[i].r
-                                              : plan_value(of, axis) == plan_value(&arms[i], axis)))
+        if (v->g->tried[i] &&
+            (axis == PLAN_R ? !plan->r == !arms[i].r
+                            : plan_value(plan, axis) == plan_value(&arms[i], axis)))
             return true;
     return false;
 }
@@ -242,11 +243,11 @@ static int untried_value(const struct view *v)
 }
 
 /* The expected gain of `count` samples, per sample.  `gap`: how much slower the arm looks;
- * `covariance`: of the arm's mean with the difference; `of_mean`: the variance of the samples'
- * mean. */
-static double worth_of(double gap, double covariance, double variance, double of_mean, int count)
+ * `covariance`: of the arm's mean with the difference; `mean_variance`: of the samples' mean. */
+static double worth_of(double gap, double covariance, double variance, double mean_variance,
+                       int count)
 {
-    return gain_of_learning(gap, covariance / sqrt(variance + of_mean)) / count;
+    return gain_of_learning(gap, covariance / sqrt(variance + mean_variance)) / count;
 }
 
 /* The expected gain per sample of an arm, of the incumbent, or of both in turn; *which becomes the
@@ -259,30 +260,36 @@ static double most_worth(const struct view *v, int arm, int *which)
     enum { AT_A_TIME = 16 };
     const struct outlook *o = &v->g->outlook;
     double noise = history_noise(&v->g->history), gap = v->difference[arm];
-    double own = o->sd[arm] * o->sd[arm], theirs = o->sd[v->incumbent] * o->sd[v->incumbent];
-    double apart = v->sd[arm] * v->sd[arm], joint = (own + theirs - apart) / 2;
-    double shared_noise = o->shared_noise_variance, mine = o->with_shared_noise[arm],
-           its = o->with_shared_noise[v->incumbent];
-    double by_arm = fabs(own - joint + mine - its),
-           by_incumbent = fabs(joint - theirs + mine - its);
+    double arm_variance = o->sd[arm] * o->sd[arm],
+           incumbent_variance = o->sd[v->incumbent] * o->sd[v->incumbent];
+    double difference_variance = v->sd[arm] * v->sd[arm],
+           joint = (arm_variance + incumbent_variance - difference_variance) / 2;
+    double shared_noise = o->shared_noise_variance, arm_shared = o->with_shared_noise[arm],
+           incumbent_shared = o->with_shared_noise[v->incumbent];
+    double by_arm = fabs(arm_variance - joint + arm_shared - incumbent_shared),
+           by_incumbent = fabs(joint - incumbent_variance + arm_shared - incumbent_shared);
     double of_arm = 0, of_incumbent = 0, of_both = 0;
 
     for (int n = 1; n <= AT_A_TIME; n *= 2) {
-        of_arm = fmax(of_arm, worth_of(gap, by_arm, own + shared_noise + 2 * mine, noise / n, n));
-        of_incumbent = fmax(of_incumbent, worth_of(gap, by_incumbent,
-                                                   theirs + shared_noise + 2 * its, noise / n, n));
+        of_arm = fmax(of_arm, worth_of(gap, by_arm, arm_variance + shared_noise + 2 * arm_shared,
+                                       noise / n, n));
+        of_incumbent =
+            fmax(of_incumbent,
+                 worth_of(gap, by_incumbent,
+                          incumbent_variance + shared_noise + 2 * incumbent_shared, noise / n, n));
         if (n > 1)
-            of_both = fmax(of_both, worth_of(gap, apart, apart, 4 * noise / n, n));
+            of_both = fmax(
+                of_both, worth_of(gap, difference_variance, difference_variance, 4 * noise / n, n));
     }
     *which = of_arm >= of_incumbent ? arm : v->incumbent;
     return fmax(of_both, fmax(of_arm, of_incumbent));
 }
 
 /* The arm whose next samples have the highest expected gain; -1: no gain is worth a sample. */
-static int worthiest(const struct view *v)
+static int most_valuable_arm(const struct view *v)
 {
     const struct search *s = v->search;
-    double most = s->setup.worth > 0 ? s->setup.worth : default_worth;
+    double best_worth = s->setup.worth > 0 ? s->setup.worth : default_worth;
     int best = -1, other = -1;
 
     for (int i = 0; i < (int)s->setup.arm_count; i++) {
@@ -292,8 +299,8 @@ static int worthiest(const struct view *v)
         if (i == v->incumbent || !eligible(v, i))
             continue;
         worth = most_worth(v, i, &which);
-        if (worth > most) {
-            most = worth;
+        if (worth > best_worth) {
+            best_worth = worth;
             best = which;
             other = which == i ? v->incumbent : i;
         }
@@ -309,23 +316,25 @@ static int race(const struct view *v)
 
     if (v->search->samples >= most * RACE_SAMPLES / (RACE_SAMPLES + EXTRA_SAMPLES))
         return -1;
-    return worthiest(v);
+    return most_valuable_arm(v);
 }
 
 /* ---- neighbours of the incumbent on the lattice of plans */
 
+enum r_direction { BELOW, ABOVE };
+
 /* The eligible arm with the next r above (or below) in the same family; -1: none. */
-static int next_by_r(const struct view *v, bool above)
+static int next_by_r(const struct view *v, enum r_direction direction)
 {
-    const struct moe_plan *arms = v->search->setup.arms, *of = &arms[v->incumbent];
+    const struct moe_plan *arms = v->search->setup.arms, *incumbent = &arms[v->incumbent];
     int best = -1;
 
     for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
-        bool beyond = above ? arms[i].r > of->r : arms[i].r < of->r;
+        bool beyond = direction == ABOVE ? arms[i].r > incumbent->r : arms[i].r < incumbent->r;
 
-        if (!beyond || !same_family(&arms[i], of) || !eligible(v, i))
+        if (!beyond || !same_family(&arms[i], incumbent) || !eligible(v, i))
             continue;
-        if (best < 0 || (above ? arms[i].r < arms[best].r : arms[i].r > arms[best].r))
+        if (best < 0 || (direction == ABOVE ? arms[i].r < arms[best].r : arms[i].r > arms[best].r))
             best = i;
     }
     return best;
@@ -346,8 +355,9 @@ static bool one_step_apart(const struct moe_plan *a, const struct moe_plan *b)
     return false;
 }
 
-/* The arm that looks best among those with the least (or greatest) r above 0; -1: none. */
-static int end_by_r(const struct view *v, bool greatest)
+/* The arm that looks best among those with the greatest r (ABOVE), or the least r above 0; -1:
+ * none. */
+static int end_by_r(const struct view *v, enum r_direction direction)
 {
     const struct moe_plan *arms = v->search->setup.arms;
     int best = -1;
@@ -355,7 +365,8 @@ static int end_by_r(const struct view *v, bool greatest)
     for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
         if (!arms[i].r || !eligible(v, i))
             continue;
-        if (best < 0 || (greatest ? arms[i].r > arms[best].r : arms[i].r < arms[best].r) ||
+        if (best < 0 ||
+            (direction == ABOVE ? arms[i].r > arms[best].r : arms[i].r < arms[best].r) ||
             (arms[i].r == arms[best].r && v->difference[i] < v->difference[best]))
             best = i;
     }
@@ -366,12 +377,14 @@ static int end_by_r(const struct view *v, bool greatest)
  * every r above 0 neighbours all plans of r = 0. */
 static void find_neighbours(const struct view *v, bool near[SEARCH_ARMS_MAX])
 {
-    const struct moe_plan *arms = v->search->setup.arms, *of = &arms[v->incumbent];
+    const struct moe_plan *arms = v->search->setup.arms, *incumbent = &arms[v->incumbent];
 
     for (int i = 0; i < (int)v->search->setup.arm_count; i++)
-        near[i] = (of->r && !arms[i].r) || (!of->r == !arms[i].r && one_step_apart(&arms[i], of));
-    for (int above = 0; above < 2; above++) {
-        int arm = of->r ? next_by_r(v, above) : end_by_r(v, above);
+        near[i] = (incumbent->r && !arms[i].r) ||
+                  (!incumbent->r == !arms[i].r && one_step_apart(&arms[i], incumbent));
+    for (int direction = BELOW; direction <= ABOVE; direction++) {
+        int arm = incumbent->r ? next_by_r(v, (enum r_direction)direction)
+                               : end_by_r(v, (enum r_direction)direction);
 
         if (arm >= 0)
             near[arm] = true;
@@ -413,21 +426,21 @@ static int cover_neighbours(const struct view *v)
 
 /* The model may not overrule samples: an arm whose samples are clearly faster than the incumbent's
  * gets more of them, or the incumbent does. */
-static int directly_better(const struct view *v)
+static int better_by_samples(const struct view *v)
 {
-    const struct record *here = samples_of(v, v->incumbent);
+    const struct record *incumbents = samples_of(v, v->incumbent);
     double variance = history_noise(&v->g->history);
 
     for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
         const struct record *its = samples_of(v, i);
-        double by = here->log_ns - its->log_ns, error;
+        double lead = incumbents->log_ns - its->log_ns, error;
 
-        if (i == v->incumbent || !eligible(v, i) || !(its->weight > 0) || by <= 0)
+        if (i == v->incumbent || !eligible(v, i) || !(its->weight > 0) || lead <= 0)
             continue;
-        error = sqrt(variance * (1 / its->weight + 1 / here->weight));
-        if (its->weight < 2 || here->weight < 2 ||
-            (by > 1.5 * error && (its->weight < 12 || here->weight < 12)))
-            return its->weight <= here->weight ? i : v->incumbent;
+        error = sqrt(variance * (1 / its->weight + 1 / incumbents->weight));
+        if (its->weight < 2 || incumbents->weight < 2 ||
+            (lead > 1.5 * error && (its->weight < 12 || incumbents->weight < 12)))
+            return its->weight <= incumbents->weight ? i : v->incumbent;
     }
     return -1;
 }
@@ -435,7 +448,8 @@ static int directly_better(const struct view *v)
 /* Repeats samples that contradict the model. */
 static int trust_samples(const struct view *v)
 {
-    double here = samples_of(v, v->incumbent)->log_ns, good = here + 0.15;
+    double incumbents_log_ns = samples_of(v, v->incumbent)->log_ns,
+           good_log_ns = incumbents_log_ns + 0.15;
     bool near[SEARCH_ARMS_MAX];
 
     find_neighbours(v, near);
@@ -447,17 +461,17 @@ static int trust_samples(const struct view *v)
             continue;
         /* Two outliers in a row happen, so an arm that was expected to be good gets more samples.
          */
-        if (v->g->flagged[i] && ((v->search->count[i] < 3 && v->g->predicted[i] < good) ||
-                                 (weight < 4 && predicted < good)))
+        if (v->g->flagged[i] && ((v->search->count[i] < 3 && v->g->predicted[i] < good_log_ns) ||
+                                 (weight < 4 && predicted < good_log_ns)))
             return i;
         /* A single sample says that the arm is slow, but the model or its neighbour, the incumbent,
          * says that it is fast. */
-        if (weight < 2 &&
-            ((predicted < good && measured > here + 0.20 && measured > predicted + 0.15) ||
-             (near[i] && measured > here + 0.5)))
+        if (weight < 2 && ((predicted < good_log_ns && measured > incumbents_log_ns + 0.20 &&
+                            measured > predicted + 0.15) ||
+                           (near[i] && measured > incumbents_log_ns + 0.5)))
             return i;
     }
-    return directly_better(v);
+    return better_by_samples(v);
 }
 
 /* ---- the next sample */
@@ -483,7 +497,8 @@ static struct request request_by_rules(const struct search *search, struct guide
         if (arm >= 0)
             return (struct request){ .arm = arm, .rule = rules[i].rule };
     }
-    return (struct request){ .arm = SEARCH_DONE, .rule = NONE, .limited = worthiest(&v) >= 0 };
+    return (
+        struct request){ .arm = SEARCH_DONE, .rule = NONE, .limited = most_valuable_arm(&v) >= 0 };
 }
 
 static struct request next_request(const struct search *search, struct guided *g)
@@ -531,25 +546,25 @@ static int guided_next(struct search *search)
 static void note_surprise(const struct search *search, struct guided *g, int arm,
                           struct normal expected, double log_ns)
 {
-    double above = log_ns - expected.mean, sd = expected.sd, doubt = history_doubt(&g->history);
+    double surprise = log_ns - expected.mean, sd = expected.sd, doubt = history_doubt(&g->history);
     double in_doubt = sqrt(sd * sd + (doubt * doubt - 1) * history_noise(&g->history));
-    bool first = !(g->history.present[arm].weight > 0);
+    bool is_first_sample = !(g->history.present[arm].weight > 0);
 
     g->retry = g->retry == arm ? -1 : g->retry;
-    if (first && isfinite(above / sd)) {
-        g->surprise_squares += fmin(12, above * above / (sd * sd));
+    if (is_first_sample && isfinite(surprise / sd)) {
+        g->surprise_squares += fmin(12, surprise * surprise / (sd * sd));
         g->surprise_count++;
     }
     /* The arm is much faster than the model says.  (If it is slower, the sample may be an outlier.)
      * From now on the arm's own samples count more than the model.  All arms may be faster, because
      * the shared noise has jumped.  To find out, the best sampled arm runs next. */
-    if (first && above < -2.5 * in_doubt) {
-        g->extra_variance[arm] = above * above;
+    if (is_first_sample && surprise < -2.5 * in_doubt) {
+        g->extra_variance[arm] = surprise * surprise;
         g->base.covariance[(size_t)arm * g->base.stride + (size_t)arm] += g->extra_variance[arm];
         g->retry = g->retry < 0 ? best_sampled(search, g, arm) : g->retry;
     }
     /* Much slower: it may be an outlier. */
-    if (above > fmin(fmax(0.3, 5 * sd), 0.7)) {
+    if (surprise > fmin(fmax(0.3, 5 * sd), 0.7)) {
         if (!g->flagged[arm])
             g->predicted[arm] = g->outlook.mean[arm];
         g->flagged[arm] = true;
@@ -634,8 +649,8 @@ static void verdict_of_belief(const struct search *search, const bool *usable,
     if (winner < 0)
         return;
     for (size_t i = 0; i < b->count; i++) {
-        const double *row = b->covariance + i * b->stride, *of = b->covariance;
-        double of_winner = of[(size_t)winner * b->stride + (size_t)winner];
+        const double *row = b->covariance + i * b->stride;
+        double of_winner = b->covariance[(size_t)winner * b->stride + (size_t)winner];
 
         mean[i] = b->mean[i] - b->mean[winner];
         sd[i] = safe_deviation(row[i] + of_winner - 2 * row[winner], 0);
@@ -683,7 +698,7 @@ static double guided_bound(struct search *search, int arm)
     double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
 
     update_outlook(g, -1);
-    compare_all(search, &g->outlook, arm, mean, sd);
+    compare_with(search, &g->outlook, arm, mean, sd);
     return bound_against(search, search->usable, mean, sd, arm);
 }
 

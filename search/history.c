@@ -53,24 +53,25 @@ static void add_step(struct shift *shift, const struct surprise *s)
  * When it happened, all plans show together. */
 int find_change_point(const struct surprise *steps, size_t count)
 {
-    struct shift known = { 0, 0 }, all = { 0, 0 };
-    double most = 0;
-    bool shown = false;
-    int turn = -1;
+    struct shift sampled_before = { 0, 0 }, all = { 0, 0 };
+    double largest = 0;
+    bool is_shown = false;
+    int change = -1;
 
     for (size_t k = 1; k <= count && k <= LOOK_BACK; k++) {
         const struct surprise *s = &steps[count - k];
 
         if (!s->first)
-            add_step(&known, s);
+            add_step(&sampled_before, s);
         add_step(&all, s);
-        shown |= known.weights > 0 && deviations_of(&known) > change_deviations;
-        if (shown && deviations_of(&all) > most) {
-            most = deviations_of(&all);
-            turn = (int)(count - k);
+        is_shown |=
+            sampled_before.weights > 0 && deviations_of(&sampled_before) > change_deviations;
+        if (is_shown && deviations_of(&all) > largest) {
+            largest = deviations_of(&all);
+            change = (int)(count - k);
         }
     }
-    return turn;
+    return change;
 }
 
 /* ---- the present bucket */
@@ -107,7 +108,7 @@ static double centre_of_arm(const struct history *h, int arm)
 
 /* Averages an arm's samples near its centre.  The limit grows with the noise: a fixed limit would
  * cut off the slower half of noisy samples, and the noise would look small. */
-static void average(struct history *h, int arm)
+static void average_arm(struct history *h, int arm)
 {
     double centre = centre_of_arm(h, arm), sum = 0, kept = 0;
     double limit =
@@ -133,19 +134,19 @@ static void average(struct history *h, int arm)
 static void note_change_point(struct history *h)
 {
     struct surprise steps[16];
-    size_t first = h->sample_count, n = 0, room = sizeof(steps) / sizeof(steps[0]);
-    int turn;
+    size_t first = h->sample_count, n = 0, steps_max = sizeof(steps) / sizeof(steps[0]);
+    int change;
 
-    while (first && h->sample_count - first < room &&
+    while (first && h->sample_count - first < steps_max &&
            h->samples[first - 1].when.stretch == h->stretch)
         first--;
     for (size_t i = first; i < h->sample_count; i++)
         steps[n++] = h->samples[i].surprise;
-    turn = find_change_point(steps, n);
-    if (turn < 0 || first + (size_t)turn == 0)
+    change = find_change_point(steps, n);
+    if (change < 0 || first + (size_t)change == 0)
         return;
     h->stretch++;
-    for (size_t i = first + (size_t)turn; i < h->sample_count; i++) {
+    for (size_t i = first + (size_t)change; i < h->sample_count; i++) {
         h->samples[i].when.stretch = h->stretch;
         h->samples[i].surprise.above = 0;
     }
@@ -158,22 +159,22 @@ struct moment history_now(const struct history *history)
 
 void history_add(struct history *history, int arm, double log_ns, struct normal expected)
 {
-    size_t at = history->sample_count;
+    size_t index = history->sample_count;
 
-    if (at == HISTORY_SAMPLES_MAX)
+    if (index == HISTORY_SAMPLES_MAX)
         return;
-    history->samples[at] =
+    history->samples[index] =
         (struct sample){ .arm = arm,
                          .log_ns = log_ns,
                          .reading.shared_noise =
-                             at ? history->samples[at - 1].reading.shared_noise : 0,
+                             index ? history->samples[index - 1].reading.shared_noise : 0,
                          .when = history_now(history),
                          .surprise = { log_ns - expected.mean, expected.sd * expected.sd,
                                        !(history->present[arm].weight > 0) } };
     history->sample_count++;
-    if (at)
+    if (index)
         note_change_point(history);
-    average(history, arm);
+    average_arm(history, arm);
 }
 
 /* A NAN is replaced; otherwise the noise of all later buckets would become NAN, too. */
@@ -193,7 +194,7 @@ void history_read(struct history *history, const struct belief_reading *readings
     }
     for (size_t i = 0; i < history->arm_count; i++)
         if (history->present[i].weight > 0)
-            average(history, (int)i);
+            average_arm(history, (int)i);
 }
 
 void history_forget(struct history *history, int arm)
@@ -242,15 +243,15 @@ double history_doubt(const struct history *history)
 
 static void remove_bucket(struct history *h, size_t which)
 {
-    struct past_bucket gone = h->past[which];
+    struct past_bucket removed = h->past[which];
 
-    memmove(h->records + gone.first, h->records + gone.first + gone.count,
-            (h->record_count - gone.first - gone.count) * sizeof(*h->records));
-    h->record_count -= gone.count;
+    memmove(h->records + removed.first, h->records + removed.first + removed.count,
+            (h->record_count - removed.first - removed.count) * sizeof(*h->records));
+    h->record_count -= removed.count;
     memmove(h->past + which, h->past + which + 1, (h->past_count - which - 1) * sizeof(*h->past));
     h->past_count--;
     for (size_t i = which; i < h->past_count; i++)
-        h->past[i].first -= gone.count;
+        h->past[i].first -= removed.count;
 }
 
 /* The past bucket whose two neighbours are nearest, so that they can replace it; of equals the
@@ -264,12 +265,12 @@ static size_t most_crowded(const struct history *h)
         double below = INFINITY, above = INFINITY;
 
         for (size_t j = 0; j < h->past_count; j++) {
-            double away = h->past[j].log_c - h->past[i].log_c;
+            double distance = h->past[j].log_c - h->past[i].log_c;
 
-            if (j != i && away >= 0)
-                above = fmin(above, away);
-            if (j != i && away <= 0)
-                below = fmin(below, -away);
+            if (j != i && distance >= 0)
+                above = fmin(above, distance);
+            if (j != i && distance <= 0)
+                below = fmin(below, -distance);
         }
         if (below + above < nearest) {
             nearest = below + above;
@@ -362,10 +363,10 @@ size_t history_observations(const struct history *history, enum history_part par
     bool taken[HISTORY_BUCKETS_MAX] = { false };
     struct observation present_samples[SEARCH_ARMS_MAX];
     double variance = 1.25 * history_noise(history); /* the shared noise is an estimate */
-    struct past_bucket now = { history->groups, history->log_c };
+    struct past_bucket present = { .id = history->groups, .log_c = history->log_c };
     size_t arms = part == HISTORY_ALL ? history->arm_count : 0, n = 0;
-    size_t present_count =
-        observe(&now, history->present, arms, variance, present_offset_sd, present_samples, room);
+    size_t present_count = observe(&present, history->present, arms, variance, present_offset_sd,
+                                   present_samples, room);
 
     while (n < room - present_count) {
         const struct past_bucket *past = nearest_bucket(history, log_c, taken);

@@ -1,5 +1,6 @@
 /* Decides the launch values of a table: asks the ranges' searches what each launch may save, starts
- * those that may be best, and proves the best one against the default launch. */
+ * those that may be best, and proves the best one against the default launch.  As in the header, a
+ * launch is a set of launch values here, and a process is one start of the program with it. */
 #include "launch_decision.h"
 
 #include "array.h"
@@ -88,12 +89,11 @@ static const double as_good = 0.005;
 
 /* Estimates the noise of a range, and how far its plans lie from what the search believes.  The
  * search takes plans with similar values for similar, but a plan may be special. */
-static void fit_range(struct range *r)
+static void estimate_range_noise(struct range *r)
 {
-    static const double least_own = 1e-4, usual_freedom_here = 2;
-    double squares = usual_freedom_here * usual_launch_sd * usual_launch_sd,
-           freedom = usual_freedom_here;
-    double distance = 0, shares = 0, arms = 0;
+    static const double least_own_variance = 1e-4, prior_freedom = 2;
+    double squares = prior_freedom * usual_launch_sd * usual_launch_sd, freedom = prior_freedom;
+    double squared_distances = 0, inverse_counts = 0, arms = 0;
 
     for (size_t arm = 0; arm < r->search->setup.arm_count; arm++) {
         const struct tally *t = &r->tally[arm];
@@ -102,12 +102,14 @@ static void fit_range(struct range *r)
             continue;
         squares += t->squares;
         freedom += t->count - 1;
-        distance += pow(t->mean - search_level(r->search, (int)arm).mean, 2);
-        shares += 1 / t->count;
+        squared_distances += pow(t->mean - search_level(r->search, (int)arm).mean, 2);
+        inverse_counts += 1 / t->count;
         arms++;
     }
     r->noise = squares / freedom;
-    r->own_variance = arms > 0 ? fmax(least_own, (distance - r->noise * shares) / arms) : least_own;
+    r->own_variance =
+        arms > 0 ? fmax(least_own_variance, (squared_distances - r->noise * inverse_counts) / arms)
+                 : least_own_variance;
 }
 
 /* The belief about a plan's log(ns): the search's, moved towards the plan's own mean. */
@@ -130,25 +132,25 @@ static int live_arm_of(const struct range *r, const uint32_t *launch_of, int lau
                        const uint32_t *distance)
 {
     struct search *s = r->search;
-    double least = INFINITY;
-    bool ran = false;
+    double best_mean = INFINITY;
+    bool best_ran = false;
     int best = -1;
 
     for (int arm = 0; arm < (int)s->setup.arm_count; arm++) {
         double mean;
 
-        if ((int)launch_of[arm] != launch || !s->usable[arm] || (ran && !s->count[arm]))
+        if ((int)launch_of[arm] != launch || !s->usable[arm] || (best_ran && !s->count[arm]))
             continue;
         mean = level_of(r, arm).mean;
-        if (best >= 0 && ran == (s->count[arm] > 0) && !(mean < least))
+        if (best >= 0 && best_ran == (s->count[arm] > 0) && !(mean < best_mean))
             continue;
         best = arm;
-        least = mean;
-        ran = s->count[arm] > 0;
+        best_mean = mean;
+        best_ran = s->count[arm] > 0;
     }
-    for (int arm = 0; arm < (int)s->setup.arm_count && distance && ran; arm++)
+    for (int arm = 0; arm < (int)s->setup.arm_count && distance && best_ran; arm++)
         if ((int)launch_of[arm] == launch && s->usable[arm] && s->count[arm] &&
-            distance[arm] < distance[best] && level_of(r, arm).mean < least + as_good)
+            distance[arm] < distance[best] && level_of(r, arm).mean < best_mean + as_good)
             best = arm;
     return best;
 }
@@ -160,31 +162,31 @@ int launch_live_arm(struct search *search, const uint32_t *launch_of, int launch
 
 struct launch_part launch_part_of(struct search *s, int arm, double weight)
 {
-    double log_ns = search_level(s, arm).mean, least = log_ns;
+    double log_ns = search_level(s, arm).mean, best_log_ns = log_ns;
     int best = arm;
 
     for (int other = 0; other < (int)s->setup.arm_count; other++)
-        if (s->usable[other] && s->count[other] && search_level(s, other).mean < least) {
-            least = search_level(s, other).mean;
+        if (s->usable[other] && s->count[other] && search_level(s, other).mean < best_log_ns) {
+            best_log_ns = search_level(s, other).mean;
             best = other;
         }
-    return (struct launch_part){ weight, log_ns, least,
+    return (struct launch_part){ weight, log_ns, best_log_ns,
                                  best == arm ? 0 : search_compare(s, best, arm).sd };
 }
 
 struct gain launch_price(const struct launch_part *parts, size_t count)
 {
-    double here = 0, free = 0, sd = 0, price;
+    double chosen_time = 0, best_time = 0, sd = 0, price;
 
     for (size_t i = 0; i < count; i++) {
-        here += parts[i].weight * exp(parts[i].log_ns);
-        free += parts[i].weight * exp(parts[i].best_log_ns);
+        chosen_time += parts[i].weight * exp(parts[i].log_ns);
+        best_time += parts[i].weight * exp(parts[i].best_log_ns);
         sd += parts[i].weight * exp(parts[i].best_log_ns) * parts[i].sd;
     }
-    if (!(here > 0))
+    if (!(chosen_time > 0))
         return (struct gain)GAIN_UNKNOWN;
-    price = 1 - free / here;
-    sd /= here;
+    price = 1 - best_time / chosen_time;
+    sd /= chosen_time;
     return (struct gain){ price, fmax(0, price - 1.96 * sd), fmin(1, price + 1.96 * sd) };
 }
 
@@ -193,23 +195,24 @@ int launch_choose(const double *totals, const uint32_t *distance, size_t count, 
     double least = INFINITY;
     int best = -1;
 
-    for (size_t l = 0; l < count; l++)
-        least = totals[l] < least ? totals[l] : least;
-    for (int l = 0; l < (int)count; l++) {
-        if (!(totals[l] <= least * (1 + as_good)))
+    for (size_t launch = 0; launch < count; launch++)
+        least = totals[launch] < least ? totals[launch] : least;
+    for (int launch = 0; launch < (int)count; launch++) {
+        if (!(totals[launch] <= least * (1 + as_good)))
             continue;
-        if (l == default_launch)
-            return l;
-        if (best < 0 || distance[l] < distance[best] ||
-            (distance[l] == distance[best] && totals[l] < totals[best]))
-            best = l;
+        if (launch == default_launch)
+            return launch;
+        if (best < 0 || distance[launch] < distance[best] ||
+            (distance[launch] == distance[best] && totals[launch] < totals[best]))
+            best = launch;
     }
     return best;
 }
 
 /* ---- beliefs about launches */
 
-static double weighted(const struct launch_decision *c, size_t range, double log_ns)
+/* A time in a range, by its weight. */
+static double weighted_ns(const struct launch_decision *c, size_t range, double log_ns)
 {
     return c->ranges[range].weight * exp(log_ns);
 }
@@ -232,27 +235,27 @@ static double difference_between_launches(const struct launch_decision *c, doubl
 
     *freedom = usual_freedom;
     for (size_t p = 1; p < c->process_count; p++) {
-        const struct process *now = &c->processes[p], *before = NULL;
+        const struct process *process = &c->processes[p], *earlier = NULL;
         double sum = 0, weights = 0;
 
-        for (size_t q = p; q-- > 0 && !before;)
-            if (c->processes[q].launch == now->launch)
-                before = &c->processes[q];
-        for (size_t r = 0; r < c->range_count && before; r++) {
+        for (size_t q = p; q-- > 0 && !earlier;)
+            if (c->processes[q].launch == process->launch)
+                earlier = &c->processes[q];
+        for (size_t range = 0; range < c->range_count && earlier; range++) {
             double distance = 0, weight = 0;
-            uint32_t both = 0;
+            uint32_t shared_steps = 0;
 
-            for (size_t i = now->first; i < now->first + now->count; i++)
-                for (size_t j = before->first; j < before->first + before->count; j++)
-                    if (c->steps[i].range == (int)r && c->steps[j].range == (int)r &&
+            for (size_t i = process->first; i < process->first + process->count; i++)
+                for (size_t j = earlier->first; j < earlier->first + earlier->count; j++)
+                    if (c->steps[i].range == (int)range && c->steps[j].range == (int)range &&
                         c->steps[i].arm == c->steps[j].arm) {
                         distance += c->steps[i].log_ns - c->steps[j].log_ns;
-                        weight += weighted(c, r, c->steps[j].log_ns);
-                        both++;
+                        weight += weighted_ns(c, range, c->steps[j].log_ns);
+                        shared_steps++;
                     }
-            if (both) {
-                sum += distance / both * weight / both;
-                weights += weight / both;
+            if (shared_steps) {
+                sum += distance / shared_steps * weight / shared_steps;
+                weights += weight / shared_steps;
             }
         }
         if (weights > 0) {
@@ -270,37 +273,39 @@ static void update_beliefs(struct launch_decision *c)
     if (c->beliefs_current)
         return;
     c->beliefs_current = true;
-    for (size_t r = 0; r < c->range_count; r++)
-        fit_range(&c->ranges[r]);
-    for (size_t l = 0; l < c->setup.launch_count; l++)
-        c->beliefs[l] = (struct launch_belief){ .runs = c->range_count > 0 };
+    for (size_t range = 0; range < c->range_count; range++)
+        estimate_range_noise(&c->ranges[range]);
+    for (size_t launch = 0; launch < c->setup.launch_count; launch++)
+        c->beliefs[launch] = (struct launch_belief){ .runs = c->range_count > 0 };
     for (size_t p = 0; p < c->process_count; p++)
         c->beliefs[c->processes[p].launch].processes += c->processes[p].count > 0;
-    for (size_t l = 0; l < c->setup.launch_count; l++) {
-        struct launch_belief *b = &c->beliefs[l];
-        double sum = 0, together = 0, distance = 0;
+    for (size_t launch = 0; launch < c->setup.launch_count; launch++) {
+        struct launch_belief *belief = &c->beliefs[launch];
+        double total = 0, summed_sd = 0, summed_variance = 0;
 
-        for (size_t r = 0; r < c->range_count; r++) {
-            int arm = c->ranges[r].weight > 0 ? live_arm(c, (int)l, r) : 0;
+        for (size_t range = 0; range < c->range_count; range++) {
+            int arm = c->ranges[range].weight > 0 ? live_arm(c, (int)launch, range) : 0;
             struct normal level;
             double part;
 
-            if (!(c->ranges[r].weight > 0))
+            if (!(c->ranges[range].weight > 0))
                 continue;
             if (arm < 0) {
-                b->runs = false;
+                belief->runs = false;
                 break;
             }
-            level = level_of(&c->ranges[r], arm);
-            part = weighted(c, r, level.mean);
-            sum += part;
-            together += part * level.sd;
-            distance += part * part * level.sd * level.sd;
+            level = level_of(&c->ranges[range], arm);
+            part = weighted_ns(c, range, level.mean);
+            total += part;
+            summed_sd += part * level.sd;
+            summed_variance += part * part * level.sd * level.sd;
         }
-        b->log_ns = log(sum);
+        belief->log_ns = log(total);
         /* If a launch never ran, the beliefs of all ranges may be wrong by the same amount. */
-        b->variance = b->processes ? fmax(launch_variance / b->processes, distance / (sum * sum))
-                                   : together * together / (sum * sum) + launch_variance;
+        belief->variance =
+            belief->processes
+                ? fmax(launch_variance / belief->processes, summed_variance / (total * total))
+                : summed_sd * summed_sd / (total * total) + launch_variance;
     }
 }
 
@@ -322,19 +327,20 @@ static void launches_nothing(struct search *search)
     (void)search;
 }
 
-/* The launch with the least expected time that can run, without `but`; `ran`: only launches that
- * ran.  -1: none. */
-static int best_launch(const struct search *search, bool ran, int but)
+enum which_launches { ANY_LAUNCH, LAUNCHES_THAT_RAN };
+
+/* The launch with the least expected time that can run, without `but`.  -1: none. */
+static int best_launch(const struct search *search, enum which_launches which, int but)
 {
     struct launch_decision *c = launch_decision_of(search);
     int best = -1;
 
     update_beliefs(c);
-    for (int l = 0; l < (int)c->setup.launch_count; l++)
-        if (l != but && search->usable[l] && c->beliefs[l].runs &&
-            (!ran || c->beliefs[l].processes) &&
-            (best < 0 || c->beliefs[l].log_ns < c->beliefs[best].log_ns))
-            best = l;
+    for (int launch = 0; launch < (int)c->setup.launch_count; launch++)
+        if (launch != but && search->usable[launch] && c->beliefs[launch].runs &&
+            (which == ANY_LAUNCH || c->beliefs[launch].processes) &&
+            (best < 0 || c->beliefs[launch].log_ns < c->beliefs[best].log_ns))
+            best = launch;
     return best;
 }
 
@@ -352,29 +358,30 @@ static double worth_of(const struct launch_decision *c)
  * time. */
 static double gain_of_live_plans(const struct launch_decision *c, int launch)
 {
-    double sum = 0, doubt = 0;
+    double total = 0, gains = 0;
 
-    for (size_t r = 0; r < c->range_count; r++) {
-        struct search *s = c->ranges[r].search;
-        int live = c->ranges[r].weight > 0 ? live_arm(c, launch, r) : -1;
-        double part, most = 0;
+    for (size_t range = 0; range < c->range_count; range++) {
+        struct search *s = c->ranges[range].search;
+        int live = c->ranges[range].weight > 0 ? live_arm(c, launch, range) : -1;
+        double live_ns, best_gain = 0;
 
         if (live < 0)
             continue;
-        part = weighted(c, r, level_of(&c->ranges[r], live).mean);
+        live_ns = weighted_ns(c, range, level_of(&c->ranges[range], live).mean);
         for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
             struct normal over;
 
-            if (arm == live || !can_run(c, r, arm, launch))
+            if (arm == live || !can_run(c, range, arm, launch))
                 continue;
             over = search_compare(s, arm, live);
-            over.mean = level_of(&c->ranges[r], arm).mean - level_of(&c->ranges[r], live).mean;
-            most = fmax(most, gain_of_learning(fmax(over.mean, 0), over.sd));
+            over.mean =
+                level_of(&c->ranges[range], arm).mean - level_of(&c->ranges[range], live).mean;
+            best_gain = fmax(best_gain, gain_of_learning(fmax(over.mean, 0), over.sd));
         }
-        sum += part;
-        doubt += part * most;
+        total += live_ns;
+        gains += live_ns * best_gain;
     }
-    return sum > 0 ? doubt / sum : 0;
+    return total > 0 ? gains / total : 0;
 }
 
 /* The launch with the highest expected gain beyond the margin, if its time and that of the best one
@@ -383,26 +390,26 @@ static int launches_next(struct search *search)
 {
     struct launch_decision *c = launch_decision_of(search);
     int default_launch = (int)c->setup.launch_of[c->setup.default_arm];
-    int best = best_launch(search, true, -1), next = -1;
-    double most = worth_of(c);
+    int best = best_launch(search, LAUNCHES_THAT_RAN, -1), next = -1;
+    double best_gain = worth_of(c);
 
     if (best < 0 || !c->beliefs[default_launch].processes)
         return c->beliefs[default_launch].runs && search->usable[default_launch]
                    ? default_launch
-                   : best_launch(search, false, -1);
+                   : best_launch(search, ANY_LAUNCH, -1);
     if (search->samples >= search->setup.limit)
         return SEARCH_DONE;
-    for (int l = 0; l < (int)c->setup.launch_count; l++) {
-        const struct launch_belief *b = &c->beliefs[l];
-        double gap = b->log_ns - c->beliefs[best].log_ns, gained;
+    for (int launch = 0; launch < (int)c->setup.launch_count; launch++) {
+        const struct launch_belief *belief = &c->beliefs[launch];
+        double gap = belief->log_ns - c->beliefs[best].log_ns, gain;
 
-        if (l == best || !search->usable[l] || !b->runs)
+        if (launch == best || !search->usable[launch] || !belief->runs)
             continue;
-        gained = gain_of_learning(fmax(gap, 0) + c->setup.margin,
-                                  sqrt(b->variance + c->beliefs[best].variance));
-        if (gained > most) {
-            most = gained;
-            next = l;
+        gain = gain_of_learning(fmax(gap, 0) + c->setup.margin,
+                                sqrt(belief->variance + c->beliefs[best].variance));
+        if (gain > best_gain) {
+            best_gain = gain;
+            next = launch;
         }
     }
     if (next >= 0 && c->beliefs[next].processes &&
@@ -435,10 +442,10 @@ static struct normal launches_compare(struct search *search, int launch, int oth
 
 static void launches_verdict(struct search *search, struct search_result *out)
 {
-    out->winner = best_launch(search, true, -1);
+    out->winner = best_launch(search, LAUNCHES_THAT_RAN, -1);
     if (out->winner < 0)
-        out->winner = best_launch(search, false, -1);
-    out->runner_up = best_launch(search, false, out->winner);
+        out->winner = best_launch(search, ANY_LAUNCH, -1);
+    out->runner_up = best_launch(search, ANY_LAUNCH, out->winner);
 }
 
 static double launches_noise(const struct search *search, double *freedom)
@@ -464,7 +471,7 @@ static const struct search_ops launches_ops = {
 int launch_decision_open(const struct launch_decision_setup *setup, struct launch_decision **out)
 {
     struct launch_decision *c = calloc(1, sizeof(*c));
-    struct decision_setup decided;
+    struct decision_setup decision;
     struct search_setup search;
     size_t launches = setup->launch_count;
     int rc = OK;
@@ -482,12 +489,13 @@ int launch_decision_open(const struct launch_decision_setup *setup, struct launc
         goto out;
     }
     c->unshown = c->runs_there + setup->arm_count;
-    for (size_t l = 0; l < launches; l++)
-        c->distance[l] = UINT32_MAX;
+    for (size_t launch = 0; launch < launches; launch++)
+        c->distance[launch] = UINT32_MAX;
     for (size_t arm = 0; arm < setup->arm_count; arm++) {
-        uint32_t l = setup->launch_of[arm], distance = setup->distance ? setup->distance[arm] : 0;
+        uint32_t launch = setup->launch_of[arm],
+                 distance = setup->distance ? setup->distance[arm] : 0;
 
-        c->distance[l] = distance < c->distance[l] ? distance : c->distance[l];
+        c->distance[launch] = distance < c->distance[launch] ? distance : c->distance[launch];
     }
     search =
         (struct search_setup){ .arm_count = launches, .model = &c->model, .seed = setup->seed };
@@ -498,15 +506,15 @@ int launch_decision_open(const struct launch_decision_setup *setup, struct launc
         2 * (uint32_t)(launches > 2 * PAIRS_LEAST ? launches - PAIRS_LEAST : PAIRS_LEAST);
     TRY_OUT(search_open(&launches_ops, &search, &c->search));
     c->search->setup.worth = worth_of(c);
-    decided = (struct decision_setup){ .search = c->search,
-                                       .default_arm = (int)setup->launch_of[setup->default_arm],
-                                       .incumbent = -1,
-                                       .harm = setup->harm,
-                                       .margin = setup->margin,
-                                       .patience = 2 * PAIRS_LEAST, /* more while it pays */
-                                       .distance = setup->distance ? c->distance : NULL,
-                                       .launched = true };
-    decision_open(&c->decision, &decided);
+    decision = (struct decision_setup){ .search = c->search,
+                                        .default_arm = (int)setup->launch_of[setup->default_arm],
+                                        .incumbent = -1,
+                                        .harm = setup->harm,
+                                        .margin = setup->margin,
+                                        .patience = 2 * PAIRS_LEAST, /* more while it pays */
+                                        .distance = setup->distance ? c->distance : NULL,
+                                        .launched = true };
+    decision_open(&c->decision, &decision);
     *out = c;
     return OK;
 out:
@@ -537,23 +545,23 @@ void launch_decision_close(struct launch_decision *c)
 /* The plan of the two compared launches that is best for all ranges together. */
 static int best_fixed(const struct launch_decision *c)
 {
-    double least = INFINITY;
+    double least_time = INFINITY;
     int best = c->setup.default_arm;
 
     for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
         int launch = (int)c->setup.launch_of[arm];
-        double sum = 0;
+        double time = 0;
 
         if (launch != c->lineups[CANDIDATE_LAUNCH].launch &&
             launch != c->lineups[DEFAULT_LAUNCH].launch)
             continue;
-        for (size_t r = 0; r < c->range_count && sum < INFINITY; r++)
-            if (c->ranges[r].weight > 0)
-                sum += c->ranges[r].search->usable[arm]
-                           ? weighted(c, r, level_of(&c->ranges[r], arm).mean)
-                           : INFINITY;
-        if (sum < least) {
-            least = sum;
+        for (size_t range = 0; range < c->range_count && time < INFINITY; range++)
+            if (c->ranges[range].weight > 0)
+                time += c->ranges[range].search->usable[arm]
+                            ? weighted_ns(c, range, level_of(&c->ranges[range], arm).mean)
+                            : INFINITY;
+        if (time < least_time) {
+            least_time = time;
             best = arm;
         }
     }
@@ -561,19 +569,19 @@ static int best_fixed(const struct launch_decision *c)
 }
 
 /* Fixes the plans that the candidate and the default launch run from now on. */
-static void lineup(struct launch_decision *c)
+static void fix_lineups(struct launch_decision *c)
 {
-    int launch[LINEUPS];
+    int launches[LINEUPS];
 
-    launch[DEFAULT_LAUNCH] = c->decision.setup.default_arm;
-    if (!c->search->usable[launch[DEFAULT_LAUNCH]])
-        launch[DEFAULT_LAUNCH] = c->decision.winner; /* there is nothing to compare it with */
-    launch[CANDIDATE_LAUNCH] =
-        c->decision.proof_count ? c->decision.proofs[0].arm : launch[DEFAULT_LAUNCH];
+    launches[DEFAULT_LAUNCH] = c->decision.setup.default_arm;
+    if (!c->search->usable[launches[DEFAULT_LAUNCH]])
+        launches[DEFAULT_LAUNCH] = c->decision.winner; /* there is nothing to compare it with */
+    launches[CANDIDATE_LAUNCH] =
+        c->decision.proof_count ? c->decision.proofs[0].arm : launches[DEFAULT_LAUNCH];
     for (int i = 0; i < LINEUPS; i++) {
-        c->lineups[i].launch = launch[i];
+        c->lineups[i].launch = launches[i];
         for (size_t r = 0; r < c->range_count; r++)
-            c->lineups[i].live[r] = live_arm(c, launch[i], r);
+            c->lineups[i].live[r] = live_arm(c, launches[i], r);
     }
     c->fixed_arm = best_fixed(c);
     c->has_lineups = true;
@@ -604,9 +612,9 @@ struct normal launch_decision_level(const struct launch_decision *c, int range, 
 
 int launch_decision_live_arm(const struct launch_decision *c, int launch, int range)
 {
-    const struct lineup *of = lineup_of(c, launch);
+    const struct lineup *lineup = lineup_of(c, launch);
 
-    return of ? of->live[range] : live_arm(c, launch, (size_t)range);
+    return lineup ? lineup->live[range] : live_arm(c, launch, (size_t)range);
 }
 
 static const struct step *find_step(const struct launch_decision *c, const struct process *p,
@@ -618,43 +626,44 @@ static const struct step *find_step(const struct launch_decision *c, const struc
     return NULL;
 }
 
-/* The weighted time of a process under the plans `live` (by range), or under one plan `fixed` if
- * that is not -1.  `range`: in this range only; -1: in all.  NAN: the process has not run them. */
+/* The weighted time of a process under the plans `live` (by range), or under one plan,
+ * `fixed_arm`, if that is not -1.  `range`: in this range only; -1: in all.  NAN: the process has
+ * not run them. */
 static double total_of(const struct launch_decision *c, const struct process *p, const int *live,
-                       int fixed, int range)
+                       int fixed_arm, int range)
 {
-    double sum = 0;
+    double total = 0;
 
-    for (size_t r = 0; r < c->range_count; r++) {
-        const struct step *s;
+    for (size_t index = 0; index < c->range_count; index++) {
+        const struct step *step;
 
-        if (!(c->ranges[r].weight > 0) || (range >= 0 && range != (int)r))
+        if (!(c->ranges[index].weight > 0) || (range >= 0 && range != (int)index))
             continue;
-        s = find_step(c, p, r, fixed >= 0 ? fixed : live[r]);
-        if (!s)
+        step = find_step(c, p, index, fixed_arm >= 0 ? fixed_arm : live[index]);
+        if (!step)
             return NAN;
-        sum += weighted(c, r, s->log_ns);
+        total += weighted_ns(c, index, step->log_ns);
     }
-    return sum;
+    return total;
 }
 
 /* ---- ranges */
 
 int launch_decision_add(struct launch_decision *c, struct search *search, double weight)
 {
-    struct range fresh = { .search = search, .weight = weight };
+    struct range added = { .search = search, .weight = weight };
 
     for (int i = 0; i < LINEUPS; i++) {
-        int *more = realloc(c->lineups[i].live, (c->range_count + 1) * sizeof(*more));
+        int *longer = realloc(c->lineups[i].live, (c->range_count + 1) * sizeof(*longer));
 
-        if (!more)
+        if (!longer)
             return fail(ERR_NOMEM, "a range");
-        c->lineups[i].live = more;
+        c->lineups[i].live = longer;
     }
-    fresh.tally = calloc(c->setup.arm_count, sizeof(*fresh.tally));
-    if (!fresh.tally)
+    added.tally = calloc(c->setup.arm_count, sizeof(*added.tally));
+    if (!added.tally)
         return fail(ERR_NOMEM, "plans of a range");
-    ARRAY_APPEND(c->ranges, c->range_count, fresh);
+    ARRAY_APPEND(c->ranges, c->range_count, added);
     c->beliefs_current = false;
     if (weight > 0)
         drop_lineups(c); /* the comparison has one range more */
@@ -690,11 +699,11 @@ static void update_usable(struct launch_decision *c)
     int default_launch = c->decision.setup.default_arm;
 
     update_beliefs(c);
-    for (int l = 0; l < (int)c->setup.launch_count; l++) {
-        if (c->search->usable[l] == c->beliefs[l].runs)
+    for (int launch = 0; launch < (int)c->setup.launch_count; launch++) {
+        if (c->search->usable[launch] == c->beliefs[launch].runs)
             continue;
-        c->search->usable[l] = c->beliefs[l].runs;
-        if (l == default_launch || l == c->decision.winner)
+        c->search->usable[launch] = c->beliefs[launch].runs;
+        if (launch == default_launch || launch == c->decision.winner)
             drop_lineups(c);
     }
 }
@@ -709,24 +718,24 @@ int launch_decision_next(struct launch_decision *c, enum decision_purpose *purpo
     update_usable(c);
     next = decision_next(&c->decision, purpose);
     if (next != DECISION_DONE && *purpose == DECISION_SAFETY && !c->has_lineups)
-        lineup(c);
+        fix_lineups(c);
     return next;
 }
 
 void launch_decision_begin(struct launch_decision *c, int launch, enum decision_purpose purpose)
 {
-    struct process *more = realloc(c->processes, (c->process_count + 1) * sizeof(*more));
+    struct process *longer = realloc(c->processes, (c->process_count + 1) * sizeof(*longer));
 
-    c->process_running = more != NULL;
-    if (!more)
+    c->process_running = longer != NULL;
+    if (!longer)
         return;
-    c->processes = more;
+    c->processes = longer;
     if (purpose == DECISION_SAFETY && !c->has_lineups) { /* a recorded process of a comparison */
-        enum decision_purpose again;
+        enum decision_purpose recorded_purpose;
 
-        (void)launch_decision_next(c, &again);
+        (void)launch_decision_next(c, &recorded_purpose);
         if (!c->has_lineups)
-            lineup(c);
+            fix_lineups(c);
     } else if (purpose == DECISION_SEARCH && c->has_lineups) {
         drop_lineups(c);
     }
@@ -738,43 +747,46 @@ void launch_decision_begin(struct launch_decision *c, int launch, enum decision_
 
 int launch_decision_next_arm(struct launch_decision *c, int range, bool *needed)
 {
-    const struct process *p = &c->processes[c->process_count - 1];
-    const struct lineup *of = p->purpose == DECISION_SAFETY ? lineup_of(c, p->launch) : NULL;
+    const struct process *process = &c->processes[c->process_count - 1];
+    const struct lineup *lineup =
+        process->purpose == DECISION_SAFETY ? lineup_of(c, process->launch) : NULL;
     struct search *s = c->ranges[range].search;
-    int first[3] = { -1, -1, -1 };
+    int needed_arms[3] = { -1, -1, -1 }; /* the live plan, the default, the best single plan */
 
     *needed = true;
     if (!c->process_running || !(c->ranges[range].weight > 0))
         return -1;
-    first[0] = of ? of->live[range] : live_arm(c, p->launch, (size_t)range);
-    if (p->launch == (int)c->setup.launch_of[c->setup.default_arm])
-        first[1] = c->setup.default_arm;
-    if (of && c->fixed_arm >= 0 && (int)c->setup.launch_of[c->fixed_arm] == p->launch)
-        first[2] = c->fixed_arm;
+    needed_arms[0] = lineup ? lineup->live[range] : live_arm(c, process->launch, (size_t)range);
+    if (process->launch == (int)c->setup.launch_of[c->setup.default_arm])
+        needed_arms[1] = c->setup.default_arm;
+    if (lineup && c->fixed_arm >= 0 && (int)c->setup.launch_of[c->fixed_arm] == process->launch)
+        needed_arms[2] = c->fixed_arm;
     for (int i = 0; i < 3; i++)
-        if (first[i] >= 0 && s->usable[first[i]] && !find_step(c, p, (size_t)range, first[i]))
-            return first[i];
+        if (needed_arms[i] >= 0 && s->usable[needed_arms[i]] &&
+            !find_step(c, process, (size_t)range, needed_arms[i]))
+            return needed_arms[i];
     *needed = false;
-    if (p->purpose != DECISION_SEARCH)
+    if (process->purpose != DECISION_SEARCH)
         return -1;
     for (int arm = 0; arm < (int)c->setup.arm_count; arm++) {
-        c->runs_there[arm] = can_run(c, (size_t)range, arm, p->launch);
-        c->unshown[arm] = c->runs_there[arm] && !find_step(c, p, (size_t)range, arm);
+        c->runs_there[arm] = can_run(c, (size_t)range, arm, process->launch);
+        c->unshown[arm] = c->runs_there[arm] && !find_step(c, process, (size_t)range, arm);
     }
     return search_next_within(s, c->runs_there, c->unshown);
 }
 
 int launch_decision_tell(struct launch_decision *c, int range, int arm, int64_t ns)
 {
-    struct step fresh = { range, arm, log((double)(ns > 0 ? ns : 1)) };
+    struct step step = { range, arm, log((double)(ns > 0 ? ns : 1)) };
     struct tally *t = &c->ranges[range].tally[arm];
-    double off = fresh.log_ns - t->mean;
+    double from_mean = step.log_ns - t->mean;
 
-    t->mean += off / ++t->count;
-    t->squares += off * (fresh.log_ns - t->mean);
+    t->count++;
+    t->mean += from_mean / t->count;
+    t->squares += from_mean * (step.log_ns - t->mean);
     c->beliefs_current = false;
     if (c->process_running) {
-        ARRAY_APPEND(c->steps, c->step_count, fresh);
+        ARRAY_APPEND(c->steps, c->step_count, step);
         c->processes[c->process_count - 1].count++;
     }
     search_tell_unasked(c->ranges[range].search, arm, ns);
@@ -796,8 +808,8 @@ void launch_decision_drop(struct launch_decision *c, int range, int arm)
 
 int launch_decision_end(struct launch_decision *c)
 {
-    struct process *p = &c->processes[c->process_count - 1];
-    const struct lineup *of = lineup_of(c, p->launch);
+    struct process *process = &c->processes[c->process_count - 1];
+    const struct lineup *lineup = lineup_of(c, process->launch);
     double total;
 
     if (!c->process_running)
@@ -805,16 +817,16 @@ int launch_decision_end(struct launch_decision *c)
     c->process_running = false;
     c->beliefs_current = false;
     update_beliefs(c);
-    if (p->purpose == DECISION_SEARCH && p->count && c->beliefs[p->launch].runs)
-        decision_tell(&c->decision, DECISION_SEARCH, p->launch,
-                      llround(exp(c->beliefs[p->launch].log_ns)));
-    if (p->purpose == DECISION_SEARCH || !of)
+    if (process->purpose == DECISION_SEARCH && process->count && c->beliefs[process->launch].runs)
+        decision_tell(&c->decision, DECISION_SEARCH, process->launch,
+                      llround(exp(c->beliefs[process->launch].log_ns)));
+    if (process->purpose == DECISION_SEARCH || !lineup)
         return OK;
-    total = total_of(c, p, of->live, -1, -1);
+    total = total_of(c, process, lineup->live, -1, -1);
     if (total > 0)
-        decision_tell(&c->decision, DECISION_SAFETY, p->launch, llround(total));
+        decision_tell(&c->decision, DECISION_SAFETY, process->launch, llround(total));
     else
-        p->fresh = false;
+        process->fresh = false;
     return OK;
 }
 
@@ -838,29 +850,29 @@ static struct gain gain_of(const struct pairs *pairs, double launch_variance, do
  * of the same launch, both come from one process; else the n-th fresh processes of the two launches
  * are a pair.  `range`: in this range only; -1: in all, weighted. */
 static struct pairs pairs_with(const struct launch_decision *c, const struct lineup *chosen,
-                               int plan, int range)
+                               int arm, int range)
 {
-    bool same = (int)c->setup.launch_of[plan] == chosen->launch;
+    bool same_launch = (int)c->setup.launch_of[arm] == chosen->launch;
     struct pairs pairs = { 0 };
-    size_t other = 0;
+    size_t next_other = 0;
 
     for (size_t i = 0; i < c->process_count; i++) {
-        const struct process *p = &c->processes[i], *with = p;
-        double ours, theirs;
+        const struct process *p = &c->processes[i], *partner;
+        double live_time, arm_time;
 
         if (!p->fresh || p->launch != chosen->launch)
             continue;
-        for (; !same && other < c->process_count; other++)
-            if (c->processes[other].fresh &&
-                c->processes[other].launch == (int)c->setup.launch_of[plan])
+        for (; !same_launch && next_other < c->process_count; next_other++)
+            if (c->processes[next_other].fresh &&
+                c->processes[next_other].launch == (int)c->setup.launch_of[arm])
                 break;
-        if (!same && other == c->process_count)
+        if (!same_launch && next_other == c->process_count)
             break;
-        with = same ? p : &c->processes[other++];
-        ours = total_of(c, p, chosen->live, -1, range);
-        theirs = total_of(c, with, NULL, plan, range);
-        if (ours > 0 && theirs > 0)
-            pairs_add(&pairs, log(ours / theirs), 0);
+        partner = same_launch ? p : &c->processes[next_other++];
+        live_time = total_of(c, p, chosen->live, -1, range);
+        arm_time = total_of(c, partner, NULL, arm, range);
+        if (live_time > 0 && arm_time > 0)
+            pairs_add(&pairs, log(live_time / arm_time), 0);
     }
     return pairs;
 }

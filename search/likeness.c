@@ -104,9 +104,9 @@ void likeness_workspace_close(struct likeness_workspace *workspace)
 
 static double log_prior(double value, double usual, double doubt)
 {
-    double off = log(value / usual) / doubt;
+    double deviations = log(value / usual) / doubt;
 
-    return -0.5 * off * off;
+    return -0.5 * deviations * deviations;
 }
 
 static double log_priors(const struct points *points, const struct likeness *l)

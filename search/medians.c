@@ -80,7 +80,7 @@ static bool out_of_samples(const struct search *search)
     return search->setup.limit && search->samples >= search->setup.limit;
 }
 
-static bool full(const struct medians *m, int arm)
+static bool is_full(const struct medians *m, int arm)
 {
     return m->count[arm] >= m->per_arm;
 }
@@ -97,10 +97,10 @@ static double median(const struct medians *m, int arm)
 /* ---- the verdict */
 
 /* Whether arm a ranks before arm b (-1: no arm). */
-static bool ahead(const struct medians *m, int a, int b)
+static bool ranks_before(const struct medians *m, int a, int b)
 {
-    if (b < 0 || full(m, a) != full(m, b))
-        return b < 0 || full(m, a);
+    if (b < 0 || is_full(m, a) != is_full(m, b))
+        return b < 0 || is_full(m, a);
     return median(m, a) < median(m, b);
 }
 
@@ -114,10 +114,10 @@ static void medians_verdict(struct search *search, struct search_result *out)
     for (int i = 0; i < (int)m->arm_count; i++) {
         if (!search->usable[i] || !m->count[i])
             continue;
-        if (ahead(m, i, best)) {
+        if (ranks_before(m, i, best)) {
             second = best;
             best = i;
-        } else if (ahead(m, i, second)) {
+        } else if (ranks_before(m, i, second)) {
             second = i;
         }
     }
@@ -161,15 +161,16 @@ static struct squares squares_of(const struct medians *m)
 }
 
 /* How much larger a median's variance is than a mean's. */
-static const double of_median = 1.5707963267948966;
+static const double median_to_mean = 1.5707963267948966;
 
 /* The deviation comes from the spread of all arms together, with a guess as its prior. */
 static struct normal medians_level(struct search *search, int arm)
 {
-    static const double guess = 0.05 * 0.05, guess_freedom = 6;
+    static const double usual_variance = 0.05 * 0.05, usual_freedom = 6;
     const struct medians *m = search->own;
     struct squares s = squares_of(m);
-    double variance = of_median * (s.sum + guess * guess_freedom) / (s.freedom + guess_freedom);
+    double variance =
+        median_to_mean * (s.sum + usual_variance * usual_freedom) / (s.freedom + usual_freedom);
 
     if (!m->count[arm])
         return (struct normal){ 0, INFINITY };
@@ -190,7 +191,7 @@ static double medians_bound(struct search *search, int winner)
 {
     const struct medians *m = search->own;
     struct squares s = squares_of(m);
-    double each = of_median * s.sum / s.freedom;
+    double sample_variance = median_to_mean * s.sum / s.freedom;
     double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
     size_t n = 0;
 
@@ -200,7 +201,7 @@ static double medians_bound(struct search *search, int winner)
         if (i == winner || !search->usable[i] || !m->count[i])
             continue;
         mean[n] = median(m, i) - median(m, winner);
-        sd[n++] = sqrt(each / m->count[i] + each / m->count[winner]);
+        sd[n++] = sqrt(sample_variance / m->count[i] + sample_variance / m->count[winner]);
     }
     return bound_of(mean, sd, n, 0.05);
 }
@@ -212,21 +213,21 @@ static int exhaustive_next(struct search *search)
 {
     enum { ROUND = 512 };
     const struct medians *m = search->own;
-    uint64_t key = search->setup.seed ^ random_bits(search->capacity, 0), first = 0;
+    uint64_t key = search->setup.seed ^ random_bits(search->capacity, 0), least_number = 0;
     int next = SEARCH_DONE;
 
     if (out_of_samples(search))
         return SEARCH_DONE;
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
         uint32_t round = m->count[i];
-        uint64_t place = random_bits(key, (uint64_t)round * ROUND + (uint64_t)i);
-        uint32_t least = next < 0 ? UINT32_MAX : m->count[next];
+        uint64_t number = random_bits(key, (uint64_t)round * ROUND + (uint64_t)i);
+        uint32_t fewest = next < 0 ? UINT32_MAX : m->count[next];
 
-        if (!search->usable[i] || full(m, i))
+        if (!search->usable[i] || is_full(m, i))
             continue;
-        if (round < least || (round == least && place < first)) {
+        if (round < fewest || (round == fewest && number < least_number)) {
             next = i;
-            first = place;
+            least_number = number;
         }
     }
     return next;
@@ -272,30 +273,31 @@ static bool below_slices(const struct search *search, const struct moe_plan *pla
 
 /* The ladder of a plan that is below_slices().  Arms that failed are left out: they count as
  * infinitely slow, so the bracket shrinks towards arms that ran. */
-static struct r_ladder ladder_of(const struct search *search, const struct moe_plan *of)
+static struct r_ladder ladder_of(const struct search *search, const struct moe_plan *plan)
 {
     const struct moe_plan *arms = search->setup.arms;
     struct r_ladder ladder = { .count = 0 };
 
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
-        int at = ladder.count;
+        int place = ladder.count;
 
-        if (!search->usable[i] || !plan_equal_but(&arms[i], of, PLAN_R) ||
+        if (!search->usable[i] || !plan_equal_but(&arms[i], plan, PLAN_R) ||
             !below_slices(search, &arms[i]))
             continue;
-        for (; at && arms[ladder.arms[at - 1]].r > arms[i].r; at--)
-            ladder.arms[at] = ladder.arms[at - 1];
-        ladder.arms[at] = i;
+        for (; place && arms[ladder.arms[place - 1]].r > arms[i].r; place--)
+            ladder.arms[place] = ladder.arms[place - 1];
+        ladder.arms[place] = i;
         ladder.count++;
     }
     return ladder;
 }
 
 /* The first arm between two places of the ladder that has too few samples. */
-static int first_wanted(const struct medians *m, const struct r_ladder *ladder, int low, int high)
+static int first_without_samples(const struct medians *m, const struct r_ladder *ladder, int low,
+                                 int high)
 {
     for (int i = low; i <= high; i++)
-        if (!full(m, ladder->arms[i]))
+        if (!is_full(m, ladder->arms[i]))
             return ladder->arms[i];
     return SEARCH_DONE;
 }
@@ -304,32 +306,32 @@ static int first_wanted(const struct medians *m, const struct r_ladder *ladder, 
 static int ladder_next(const struct medians *m, const struct r_ladder *ladder)
 {
     int low = 0, high = ladder->count - 1, next;
-    double tie = -INFINITY, least = INFINITY;
+    double tied_median = -INFINITY, least_median = INFINITY;
 
     while (high - low > 1) {
         int third = (high - low + 1) / 3;
         int a = low + third, b = high - third > a ? high - third : a + 1;
-        double at_a = median(m, ladder->arms[a]), at_b = median(m, ladder->arms[b]);
+        double median_a = median(m, ladder->arms[a]), median_b = median(m, ladder->arms[b]);
 
-        if (!full(m, ladder->arms[a]) || !full(m, ladder->arms[b]))
-            return ladder->arms[full(m, ladder->arms[a]) ? b : a];
-        if (at_a == at_b) {
-            tie = at_a;
+        if (!is_full(m, ladder->arms[a]) || !is_full(m, ladder->arms[b]))
+            return ladder->arms[is_full(m, ladder->arms[a]) ? b : a];
+        if (median_a == median_b) {
+            tied_median = median_a;
             low = a;
             high = b;
-        } else if (at_a < at_b) {
+        } else if (median_a < median_b) {
             high = b - 1;
         } else {
             low = a + 1;
         }
     }
-    next = first_wanted(m, ladder, low, high);
+    next = first_without_samples(m, ladder, low, high);
     for (int i = low; i <= high; i++)
-        least = fmin(least, median(m, ladder->arms[i]));
+        least_median = fmin(least_median, median(m, ladder->arms[i]));
     /* The least median lies between two equal ends, unless both belong to a plateau.  Then nothing
      * lower was found between them, and it may lie on either side. */
-    if (next == SEARCH_DONE && least == tie)
-        next = first_wanted(m, ladder, 0, ladder->count - 1);
+    if (next == SEARCH_DONE && least_median == tied_median)
+        next = first_without_samples(m, ladder, 0, ladder->count - 1);
     return next;
 }
 
@@ -348,7 +350,7 @@ static int paper_next(struct search *search)
             ladder = ladder_of(search, &arms[i]);
             if (ladder.count && ladder.arms[0] == i) /* once per ladder */
                 next = ladder_next(m, &ladder);
-        } else if (search->usable[i] && !full(m, i)) {
+        } else if (search->usable[i] && !is_full(m, i)) {
             next = i; /* r = 0 and r = s */
         }
         if (next != SEARCH_DONE)

@@ -19,7 +19,7 @@ void pairs_add(struct pairs *p, double log_ratio, int launch)
 
 /* Values farther than so many deviations from the centre count as if they lay there.  Without
  * outliers this has 96 % of a plain mean's efficiency. */
-static const double tuning = 1.5;
+static const double huber_limit = 1.5;
 
 static double clipped(double value, double limit)
 {
@@ -49,7 +49,7 @@ static double huber_centre(const double *values, uint32_t count, double limit)
  * outlier in a half of two pairs is harmless. */
 struct pairs pairs_winsorized(const struct pairs *p, const struct scatter *s)
 {
-    double limit = tuning * s->scale, centre = huber_centre(p->log_ratio, p->count, limit);
+    double limit = huber_limit * s->scale, centre = huber_centre(p->log_ratio, p->count, limit);
     struct pairs out = *p;
     uint32_t inside = 0;
 
@@ -72,22 +72,23 @@ struct by_launch {
 static struct by_launch launches_of(const struct pairs *p)
 {
     struct by_launch out = { 0 };
-    int at[LAUNCHES_MAX];
+    int index_of[LAUNCHES_MAX]; /* by launch; -1: it has no pair yet */
 
-    memset(at, -1, sizeof(at));
+    memset(index_of, -1, sizeof(index_of));
     for (uint32_t i = 0; i < p->count; i++) {
-        int *place = &at[p->launch[i] % LAUNCHES_MAX];
+        int *index = &index_of[p->launch[i] % LAUNCHES_MAX];
 
-        *place = *place < 0 ? out.count++ : *place;
-        out.mean[*place] += p->log_ratio[i];
-        out.pairs[*place]++;
+        if (*index < 0)
+            *index = out.count++;
+        out.mean[*index] += p->log_ratio[i];
+        out.pairs[*index]++;
     }
     for (int l = 0; l < out.count; l++)
         out.mean[l] /= out.pairs[l];
     for (uint32_t i = 0; i < p->count; i++) {
-        double off = p->log_ratio[i] - out.mean[at[p->launch[i] % LAUNCHES_MAX]];
+        double from_mean = p->log_ratio[i] - out.mean[index_of[p->launch[i] % LAUNCHES_MAX]];
 
-        out.squares += off * off;
+        out.squares += from_mean * from_mean;
     }
     return out;
 }
@@ -100,22 +101,24 @@ static struct by_launch launches_of(const struct pairs *p)
 static double robust_scale(const struct pairs *buckets, size_t count)
 {
     enum { VALUES_MAX = 64 * PAIRS_MAX };
-    static const double normal = 1.4826, few_values = 1.2;
-    double away[VALUES_MAX];
+    static const double to_deviation = 1.4826, two_values = 1.414, few_values = 1.2;
+    double distances[VALUES_MAX];
     size_t n = 0;
 
     for (size_t b = 0; b < count; b++) {
-        double sorted[PAIRS_MAX], middle;
+        double sorted[PAIRS_MAX], median, factor = 1;
         uint32_t pairs = buckets[b].count;
 
+        if (pairs == 2)
+            factor = two_values;
+        else if (pairs < 8)
+            factor = few_values;
         memcpy(sorted, buckets[b].log_ratio, pairs * sizeof(*sorted));
-        middle = median_of(sorted, pairs);
+        median = median_of(sorted, pairs);
         for (uint32_t i = 0; pairs > 1 && i < pairs && n < VALUES_MAX; i++)
-            away[n++] = fabs(buckets[b].log_ratio[i] - middle) * (pairs == 2  ? 1.414
-                                                                  : pairs < 8 ? few_values
-                                                                              : 1);
+            distances[n++] = fabs(buckets[b].log_ratio[i] - median) * factor;
     }
-    return n ? normal * median_of(away, n) : 0;
+    return n ? to_deviation * median_of(distances, n) : 0;
 }
 
 /* The prior of the differences between launches, for buckets that had few launches: 2 %, which
@@ -125,35 +128,37 @@ static const double usual_launch_sd = 0.02, usual_launch_freedom = 6;
 void scatter_of(const struct pairs *buckets, size_t count, struct scatter *out)
 {
     struct scatter s = { .scale = robust_scale(buckets, count) };
-    double squares = 0, of_launches = 0, expected = 0, known;
+    double squares = 0, launch_squares = 0, step_squares = 0, prior_freedom;
 
     for (size_t b = 0; b < count; b++) {
         struct pairs p = pairs_winsorized(&buckets[b], &s);
-        struct by_launch by = launches_of(&p);
+        struct by_launch launches = launches_of(&p);
 
-        squares += by.squares;
-        s.within_freedom += p.count > (uint32_t)by.count ? p.count - (uint32_t)by.count : 0;
+        squares += launches.squares;
+        s.within_freedom +=
+            p.count > (uint32_t)launches.count ? p.count - (uint32_t)launches.count : 0;
     }
     s.within = s.within_freedom > 0 ? squares / s.within_freedom : 0;
     for (size_t b = 0; b < count; b++) {
         struct pairs p = pairs_winsorized(&buckets[b], &s);
-        struct by_launch by = launches_of(&p);
+        struct by_launch launches = launches_of(&p);
         double mean = 0;
 
-        for (int l = 0; l < by.count; l++)
-            mean += by.mean[l] / by.count;
-        for (int l = 0; l < by.count; l++) {
-            of_launches += (by.mean[l] - mean) * (by.mean[l] - mean);
-            expected += (1 - 1.0 / by.count) * s.within / by.pairs[l];
+        for (int l = 0; l < launches.count; l++)
+            mean += launches.mean[l] / launches.count;
+        for (int l = 0; l < launches.count; l++) {
+            launch_squares += (launches.mean[l] - mean) * (launches.mean[l] - mean);
+            step_squares += (1 - 1.0 / launches.count) * s.within / launches.pairs[l];
         }
-        s.between_freedom += by.count > 1 ? by.count - 1 : 0;
+        s.between_freedom += launches.count > 1 ? launches.count - 1 : 0;
     }
     s.launches = s.between_freedom > 0;
     if (s.launches) {
-        known = fmax(0, usual_launch_freedom - s.between_freedom);
-        s.between = fmax(0, of_launches - expected + known * usual_launch_sd * usual_launch_sd) /
-                    (s.between_freedom + known);
-        s.between_freedom += known;
+        prior_freedom = fmax(0, usual_launch_freedom - s.between_freedom);
+        s.between = fmax(0, launch_squares - step_squares +
+                                prior_freedom * usual_launch_sd * usual_launch_sd) /
+                    (s.between_freedom + prior_freedom);
+        s.between_freedom += prior_freedom;
     }
     *out = s;
 }
@@ -172,28 +177,31 @@ void scatter_know_within(struct scatter *s, double variance, double freedom)
  * buckets counts like up to four further pairs. */
 struct mean pairs_mean(const struct pairs *pairs, const struct scatter *s)
 {
-    static const double borrowed_most = 4;
+    static const double most_borrowed = 4;
     struct mean m = { .count = pairs->count };
     struct pairs p = pairs_winsorized(pairs, s);
-    struct by_launch by = launches_of(&p);
-    double own = p.count > (uint32_t)by.count ? p.count - (uint32_t)by.count : 0, weights = 0;
-    double borrowed = fmin(borrowed_most, fmax(0, s->within_freedom - own)), variance;
+    struct by_launch launches = launches_of(&p);
+    double own_freedom =
+               p.count > (uint32_t)launches.count ? p.count - (uint32_t)launches.count : 0,
+           weights = 0;
+    double borrowed_freedom = fmin(most_borrowed, fmax(0, s->within_freedom - own_freedom)),
+           variance;
 
-    if (!m.count || !(borrowed + own > 0)) /* the scatter is unknown */
+    if (!m.count || !(borrowed_freedom + own_freedom > 0)) /* the scatter is unknown */
         return (struct mean){ 0 };
-    variance = (borrowed * s->within + by.squares) / (borrowed + own);
+    variance = (borrowed_freedom * s->within + launches.squares) / (borrowed_freedom + own_freedom);
     for (uint32_t i = 0; i < p.count; i++) {
         m.half[i % 2] += p.log_ratio[i];
         m.half_count[i % 2]++;
     }
     for (int half = 0; half < 2; half++)
         m.half[half] /= m.half_count[half] ? m.half_count[half] : 1;
-    for (int l = 0; l < by.count; l++) {
-        double of_launch = s->between + variance / by.pairs[l];
-        double weight = of_launch > 0 ? 1 / of_launch : by.pairs[l] * 1e12;
+    for (int l = 0; l < launches.count; l++) {
+        double launch_variance = s->between + variance / launches.pairs[l];
+        double weight = launch_variance > 0 ? 1 / launch_variance : launches.pairs[l] * 1e12;
 
-        m.mean += weight * by.mean[l];
-        m.steps += weight * weight * variance / by.pairs[l];
+        m.mean += weight * launches.mean[l];
+        m.steps += weight * weight * variance / launches.pairs[l];
         m.launches += weight * weight * s->between;
         weights += weight;
     }
@@ -201,8 +209,8 @@ struct mean pairs_mean(const struct pairs *pairs, const struct scatter *s)
     m.steps /= weights * weights;
     m.launches /= weights * weights;
     m.further = s->between;
-    m.freedom = borrowed + own;
-    m.own_freedom = fmax(own, 1);
+    m.freedom = borrowed_freedom + own_freedom;
+    m.own_freedom = fmax(own_freedom, 1);
     m.launch_freedom = s->between_freedom;
     if (m.launches > 0)
         m.freedom = (m.steps + m.launches) * (m.steps + m.launches) /
@@ -308,18 +316,19 @@ double total_chance_above(const struct total *t, double log_ratio)
 /* ---- what further pairs may show */
 
 /* How many further pairs it takes until the mean lies 2.5 standard deviations below the limit of
- * harm; INFINITY: more than `most`. */
-static double pairs_to_proof(const struct mean *m, double log_ratio, double of_launch, double most)
+ * harm; INFINITY: more than `most_pairs`. */
+static double pairs_to_proof(const struct mean *m, double log_ratio, double pairs_per_launch,
+                             double most_pairs)
 {
     static const double sds = 2.5;
     double slack = log1p(pairs_harmless) - fmin(log_ratio, 0);
     double launch_count = m->launches > 0 ? m->further / m->launches : 0;
 
-    for (double pairs = fmax(1, ceil(m->count / 2.0)); pairs <= most; pairs++) {
+    for (double pairs = fmax(1, ceil(m->count / 2.0)); pairs <= most_pairs; pairs++) {
         double steps = m->steps * m->count / (m->count + pairs), launches = m->launches;
 
-        if (of_launch > 0)
-            launches *= launch_count / (launch_count + pairs / of_launch);
+        if (pairs_per_launch > 0)
+            launches *= launch_count / (launch_count + pairs / pairs_per_launch);
         if (sds * sds * (steps + launches) <= slack * slack)
             return pairs;
     }
@@ -384,12 +393,12 @@ static double interval_deviation(const struct gain *gain)
 void calibration_add(struct calibration *c, const struct gain *claim, double kappa,
                      const struct gain *found)
 {
-    double claimed = interval_deviation(claim) / fmax(kappa, kappa_least),
-           seen = interval_deviation(found);
-    double apart = log1p(-claim->value) - log1p(-found->value);
-    double z = apart / hypot(hypot(claimed, seen), least_apart);
+    double claimed_sd = interval_deviation(claim) / fmax(kappa, kappa_least),
+           found_sd = interval_deviation(found);
+    double difference = log1p(-claim->value) - log1p(-found->value);
+    double z = difference / hypot(hypot(claimed_sd, found_sd), least_apart);
 
-    if (!isfinite(z) || !(claimed >= 0) || !(seen >= 0))
+    if (!isfinite(z) || !(claimed_sd >= 0) || !(found_sd >= 0))
         return;
     z = fmin(fabs(z), furthest);
     c->squares += z * z;

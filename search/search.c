@@ -17,6 +17,7 @@ const struct search_ops *const search_strategies[] = { &search_guided, &search_p
 const char *const search_words[] = { "guided", "paper", "exhaustive", "blind", NULL };
 const char *const search_reason_words[] = { "certain", "limit", "cut", "inferred", NULL };
 
+/* name, summary, anchors_per_octave, worth, refine_above, patience, launches, launch_cycles */
 const struct effort efforts[] = {
     { "quick", "two buckets per doubling of c", 2, 1.2e-4, 0, 20, 2, 3 },
     { "normal", "three buckets per doubling of c, and doubtful ones between them", 3, 7e-5, 0.02,

@@ -30,14 +30,14 @@ struct path {
 /* The memory of thresholds_find(). */
 struct finder {
     const struct thresholds_problem *problem;
-    bool *free;   /* by range: it has no sample of any candidate */
-    double *time; /* ns, by cell */
-    struct path *here,
-        *before;           /* switches * plans + plan: up to this range, up to the one before */
-    uint32_t *from;        /* (range * switches + switches) * plans + plan: the plan before */
+    bool *free;                        /* by range: it has no sample of any candidate */
+    double *time;                      /* ns, by cell */
+    struct path *paths, *paths_before; /* switches * plans + plan: up to this range, up to the one
+                                        * before */
+    uint32_t *from;        /* (range * (switches + 1) + switches) * plans + plan: the plan before */
     uint32_t *raised_axes; /* the different sets of raised axes */
     size_t sets, *best;    /* by set: the plan with the best path up to the range before */
-    size_t *other;         /* by range: the plan chosen from one bootstrap draw */
+    size_t *drawn;         /* by range: the plan chosen from one bootstrap draw */
 };
 
 static bool is_less(const struct path *a, const struct path *b)
@@ -48,16 +48,16 @@ static bool is_less(const struct path *a, const struct path *b)
 /* The cost of a plan in a range; infinite: it cannot be chosen there. */
 static double cost_of(const struct finder *f, size_t range, size_t plan)
 {
-    size_t at = range * f->problem->plans + plan;
-    const struct threshold_cell *cell = &f->problem->cells[at];
+    size_t index = range * f->problem->plans + plan;
+    const struct threshold_cell *cell = &f->problem->cells[index];
 
     if (!f->problem->plan[plan].candidate || cell->failed || !(cell->samples || f->free[range]))
         return INFINITY;
-    return f->free[range] ? 0 : f->problem->weight[range] * f->time[at];
+    return f->free[range] ? 0 : f->problem->weight[range] * f->time[index];
 }
 
 /* Finds for each set of raised axes the plan with the best path up to the range before. */
-static void find_best(struct finder *f, const struct path *before)
+static void find_best_plans(struct finder *f, const struct path *before)
 {
     const struct thresholds_problem *p = f->problem;
 
@@ -73,65 +73,69 @@ static void find_best(struct finder *f, const struct path *before)
 /* Extends all paths by a range.  A path with at most k switches keeps the plan of the range before,
  * or comes from the best path with at most k - 1 switches.  The latter may have the same plan,
  * which does no harm. */
-static void step(struct finder *f, size_t range)
+static void extend_paths(struct finder *f, size_t range)
 {
     const struct thresholds_problem *p = f->problem;
-    struct path *last = f->before;
+    struct path *unused = f->paths_before;
 
-    f->before = f->here;
-    f->here = last;
-    for (size_t k = 0; k <= p->switches; k++) {
-        if (k)
-            find_best(f, f->before + (k - 1) * p->plans);
+    f->paths_before = f->paths;
+    f->paths = unused;
+    for (size_t switches = 0; switches <= p->switches; switches++) {
+        if (switches)
+            find_best_plans(f, f->paths_before + (switches - 1) * p->plans);
         for (size_t plan = 0; plan < p->plans; plan++) {
-            struct path path = f->before[k * p->plans + plan];
+            struct path path = f->paths_before[switches * p->plans + plan];
             size_t from = plan;
 
-            for (size_t s = 0; k && s < f->sets; s++) {
-                const struct path *other = &f->before[(k - 1) * p->plans + f->best[s]];
+            for (size_t set = 0; switches && set < f->sets; set++) {
+                const struct path *switched =
+                    &f->paths_before[(switches - 1) * p->plans + f->best[set]];
 
-                if (!(f->raised_axes[s] & ~p->plan[plan].raised_axes) && is_less(other, &path)) {
-                    path = *other;
-                    from = f->best[s];
+                if (!(f->raised_axes[set] & ~p->plan[plan].raised_axes) &&
+                    is_less(switched, &path)) {
+                    path = *switched;
+                    from = f->best[set];
                 }
             }
             path.cost += cost_of(f, range, plan);
             path.distance += p->plan[plan].distance;
-            f->here[k * p->plans + plan] = path;
-            f->from[(range * (p->switches + 1) + k) * p->plans + plan] = (uint32_t)from;
+            f->paths[switches * p->plans + plan] = path;
+            f->from[(range * (p->switches + 1) + switches) * p->plans + plan] = (uint32_t)from;
         }
     }
 }
 
 /* Finds the best path and returns its cost; infinite: there is no path. */
-static double choose(struct finder *f, size_t *chosen, uint32_t *switches)
+static double find_path(struct finder *f, size_t *chosen, uint32_t *switches)
 {
     const struct thresholds_problem *p = f->problem;
-    size_t most = p->switches, states = (most + 1) * p->plans, k = 0, plan = 0;
+    size_t most_switches = p->switches, states = (most_switches + 1) * p->plans, count = 0,
+           plan = 0;
     double cost;
 
     for (size_t i = 0; i < states; i++)
-        f->here[i] = (struct path){ cost_of(f, 0, i % p->plans), p->plan[i % p->plans].distance };
+        f->paths[i] = (struct path){ cost_of(f, 0, i % p->plans), p->plan[i % p->plans].distance };
     for (size_t range = 1; range < p->ranges; range++)
-        step(f, range);
+        extend_paths(f, range);
     for (size_t i = 1; i < states; i++) {
-        const struct path *best = &f->here[k * p->plans + plan];
+        const struct path *best = &f->paths[count * p->plans + plan];
 
         /* A path with more switches must be cheaper. */
-        if (i / p->plans == k ? is_less(&f->here[i], best) : f->here[i].cost < best->cost) {
-            k = i / p->plans;
+        if (i / p->plans == count ? is_less(&f->paths[i], best) : f->paths[i].cost < best->cost) {
+            count = i / p->plans;
             plan = i % p->plans;
         }
     }
-    cost = f->here[k * p->plans + plan].cost;
+    cost = f->paths[count * p->plans + plan].cost;
     *switches = 0;
     for (size_t range = p->ranges; range-- > 0;) {
-        size_t before = range ? f->from[(range * (most + 1) + k) * p->plans + plan] : plan;
+        size_t before =
+            range ? f->from[(range * (most_switches + 1) + count) * p->plans + plan] : plan;
 
         chosen[range] = plan;
         if (before != plan) {
             ++*switches;
-            k--;
+            count--;
         }
         plan = before;
     }
@@ -187,18 +191,19 @@ static double regret_variance(const struct finder *f, double usual, const size_t
 
     for (size_t range = 0; range < p->ranges; range++) {
         const double *time = &f->time[range * p->plans];
-        size_t both[] = { chosen[range], p->table[range] };
+        size_t compared[] = { chosen[range], p->table[range] };
 
         if (!is_judged(f, range))
             continue;
-        for (int i = 0; i < (both[0] == both[1] ? 1 : 2); i++) {
-            const struct threshold_cell *cell = &p->cells[range * p->plans + both[i]];
-            double slope = (both[i] == both[0]) - (both[i] == both[1]) * ratio, part;
+        for (int i = 0; i < (compared[0] == compared[1] ? 1 : 2); i++) {
+            const struct threshold_cell *cell = &p->cells[range * p->plans + compared[i]];
+            double slope = (compared[i] == compared[0]) - (compared[i] == compared[1]) * ratio,
+                   variance;
 
-            slope *= p->weight[range] * time[both[i]] / table;
-            part = slope * slope * variance_of(cell, usual);
-            sum += part;
-            spent += part * part / (usual_freedom + cell->samples - 1);
+            slope *= p->weight[range] * time[compared[i]] / table;
+            variance = slope * slope * variance_of(cell, usual);
+            sum += variance;
+            spent += variance * variance / (usual_freedom + cell->samples - 1);
         }
     }
     *freedom = sum > 0 ? sum * sum / spent : 1;
@@ -224,7 +229,7 @@ static struct gain find_regret(struct finder *f, const size_t *chosen)
     enum { DRAWS = 200 };
     const struct thresholds_problem *p = f->problem;
     struct gain regret = GAIN_UNKNOWN;
-    double squares = 0, freedom = 0, usual, table, variance = 0, bias = 0, width, one_freedom;
+    double squares = 0, freedom = 0, usual, table, variance = 0, bias = 0, width, draw_freedom;
     size_t cells = p->ranges * p->plans;
     uint32_t switches;
 
@@ -239,18 +244,18 @@ static struct gain find_regret(struct finder *f, const size_t *chosen)
     usual = squares / freedom;
     regret_variance(f, usual, chosen, &freedom);
     for (uint64_t draw = 0; draw < DRAWS; draw++) {
-        double looks;
+        double apparent;
 
         for (size_t i = 0; i < cells; i++)
             if (p->cells[i].samples)
                 f->time[i] = exp(p->cells[i].mean + normal_number(draw * cells + i) *
                                                         sqrt(variance_of(&p->cells[i], usual)));
-        choose(f, f->other, &switches);
-        looks = regret_of(f, f->other, &table);
+        find_path(f, f->drawn, &switches);
+        apparent = regret_of(f, f->drawn, &table);
         for (size_t i = 0; i < cells; i++)
             f->time[i] = exp(p->cells[i].mean);
-        bias += (looks - regret_of(f, f->other, &table)) / DRAWS;
-        variance += regret_variance(f, usual, f->other, &one_freedom) / DRAWS;
+        bias += (apparent - regret_of(f, f->drawn, &table)) / DRAWS;
+        variance += regret_variance(f, usual, f->drawn, &draw_freedom) / DRAWS;
     }
     width = student_quantile(freedom, STATED) * sqrt(variance);
     regret.value -= bias;
@@ -265,12 +270,12 @@ static void finder_close(struct finder *f)
 {
     free(f->free);
     free(f->time);
-    free(f->here);
-    free(f->before);
+    free(f->paths);
+    free(f->paths_before);
     free(f->from);
     free(f->raised_axes);
     free(f->best);
-    free(f->other);
+    free(f->drawn);
 }
 
 static int finder_open(struct finder *f, const struct thresholds_problem *p)
@@ -280,14 +285,14 @@ static int finder_open(struct finder *f, const struct thresholds_problem *p)
     *f = (struct finder){ .problem = p,
                           .free = calloc(p->ranges, sizeof(*f->free)),
                           .time = calloc(cells, sizeof(*f->time)),
-                          .here = calloc(states, sizeof(*f->here)),
-                          .before = calloc(states, sizeof(*f->before)),
+                          .paths = calloc(states, sizeof(*f->paths)),
+                          .paths_before = calloc(states, sizeof(*f->paths_before)),
                           .from = calloc(p->ranges * states, sizeof(*f->from)),
                           .raised_axes = calloc(p->plans, sizeof(*f->raised_axes)),
                           .best = calloc(p->plans, sizeof(*f->best)),
-                          .other = calloc(p->ranges, sizeof(*f->other)) };
-    if (!f->free || !f->time || !f->here || !f->before || !f->from || !f->raised_axes || !f->best ||
-        !f->other) {
+                          .drawn = calloc(p->ranges, sizeof(*f->drawn)) };
+    if (!f->free || !f->time || !f->paths || !f->paths_before || !f->from || !f->raised_axes ||
+        !f->best || !f->drawn) {
         finder_close(f);
         return fail(ERR_NOMEM, "switch points of %zu plans", p->plans);
     }
@@ -318,7 +323,7 @@ int thresholds_find(const struct thresholds_problem *problem, struct thresholds 
     double judged = 0, all = 0;
 
     TRY(finder_open(&f, problem));
-    inout->cost = choose(&f, inout->chosen, &inout->switches);
+    inout->cost = find_path(&f, inout->chosen, &inout->switches);
     inout->same = isfinite(inout->cost);
     for (size_t range = 0; range < problem->ranges; range++) {
         bool counts = is_judged(&f, range);

@@ -69,10 +69,10 @@ static int best_static(const struct worth_setup *s, const double *log_ns, double
 
     *mean = mean_of_arm(s, log_ns, best);
     for (int arm = 0; arm < (int)s->search->arm_count; arm++) {
-        double of_arm = mean_of_arm(s, log_ns, arm);
+        double arm_mean = mean_of_arm(s, log_ns, arm);
 
-        if (of_arm < *mean) {
-            *mean = of_arm;
+        if (arm_mean < *mean) {
+            *mean = arm_mean;
             best = arm;
         }
     }
@@ -88,6 +88,8 @@ static bool moves_tokens(const struct worth_setup *s, int arm)
 
 int worth_plans(const struct worth_setup *s, size_t bucket, int arms[WORTH_PLANS_MAX])
 {
+    /* The default; the best plan of the bucket; the best static plan; the best plan that moves
+     * tokens where the bucket's best one moves weights, or the other way round. */
     int wanted[WORTH_PLANS_MAX] = { s->default_arm, s->default_arm, -1, -1 }, count = 0;
     double mean;
 
@@ -101,11 +103,11 @@ int worth_plans(const struct worth_setup *s, size_t bucket, int arms[WORTH_PLANS
             (wanted[3] < 0 || modelled(s, bucket, arm) < modelled(s, bucket, wanted[3])))
             wanted[3] = arm;
     for (int i = 0; i < WORTH_PLANS_MAX; i++) {
-        bool again = wanted[i] < 0 || isnan(modelled(s, bucket, wanted[i]));
+        bool skipped = wanted[i] < 0 || isnan(modelled(s, bucket, wanted[i]));
 
         for (int k = 0; k < count; k++)
-            again |= arms[k] == wanted[i];
-        if (!again)
+            skipped |= arms[k] == wanted[i];
+        if (!skipped)
             arms[count++] = wanted[i];
     }
     return count;
@@ -114,7 +116,7 @@ int worth_plans(const struct worth_setup *s, size_t bucket, int arms[WORTH_PLANS
 /* ---- how far the model is off */
 
 /* The root mean square error of modelled ratios of two steps of one launch; NAN: no steps. */
-static double off_by(const struct worth_setup *s)
+static double error_of_ratios(const struct worth_setup *s)
 {
     double squares = 0, freedom = 0;
 
@@ -123,10 +125,10 @@ static double off_by(const struct worth_setup *s)
 
         for (end = i; end < s->step_count && s->steps[end].group == s->steps[i].group; end++) {
             const struct observation *o = &s->steps[end];
-            double off = o->log_ns - modelled(s, bucket_at(s, o->log_c), o->arm);
+            double error = o->log_ns - modelled(s, bucket_at(s, o->log_c), o->arm);
 
-            sum += off;
-            sum_squares += off * off;
+            sum += error;
+            sum_squares += error * error;
         }
         n = (double)(end - i);
         squares += sum_squares - sum * sum / n;
@@ -204,31 +206,32 @@ static void draw_times(const struct worth_setup *s, const struct machines *m, ui
 /* Draws one machine and tunes it: each bucket gets its fastest plan, or the default if that plan
  * saves less than the margin.  The gains are those of a further launch of the ranks, which shifts
  * each plan's times at random. */
-static void tune_one(const struct worth_setup *s, const struct machines *m, uint64_t draw,
-                     double *over_default, double *over_static)
+static void tune_machine(const struct worth_setup *s, const struct machines *m, uint64_t draw,
+                         double *over_default, double *over_static)
 {
-    double of_launch[SEARCH_ARMS_MAX], table = 0, usual = 0, fixed = 0, weights = 0, mean;
+    double launch_shift[SEARCH_ARMS_MAX], table_log_ns = 0, default_log_ns = 0, static_log_ns = 0,
+                                          weights = 0, mean;
     int best;
 
     draw_times(s, m, draw);
     for (size_t arm = 0; arm < m->arms; arm++)
-        of_launch[arm] = sqrt(s->launch_variance) * normal(~s->seed, draw * m->arms + arm);
+        launch_shift[arm] = sqrt(s->launch_variance) * normal(~s->seed, draw * m->arms + arm);
     best = best_static(s, m->drawn, &mean);
     for (size_t b = 0; b < s->bucket_count; b++) {
         const double *drawn = m->drawn + b * m->arms;
-        int taken = s->default_arm;
+        int chosen = s->default_arm;
 
         for (int arm = 0; arm < (int)m->arms; arm++)
-            if (!isnan(modelled(s, b, arm)) && drawn[arm] < drawn[taken] &&
+            if (!isnan(modelled(s, b, arm)) && drawn[arm] < drawn[chosen] &&
                 drawn[arm] < drawn[s->default_arm] + log1p(-s->margin))
-                taken = arm;
-        table += s->weights[b] * (drawn[taken] + of_launch[taken]);
-        usual += s->weights[b] * (drawn[s->default_arm] + of_launch[s->default_arm]);
-        fixed += s->weights[b] * (drawn[best] + of_launch[best]);
+                chosen = arm;
+        table_log_ns += s->weights[b] * (drawn[chosen] + launch_shift[chosen]);
+        default_log_ns += s->weights[b] * (drawn[s->default_arm] + launch_shift[s->default_arm]);
+        static_log_ns += s->weights[b] * (drawn[best] + launch_shift[best]);
         weights += s->weights[b];
     }
-    *over_default = 1 - exp((table - usual) / weights);
-    *over_static = 1 - exp((table - fixed) / weights);
+    *over_default = 1 - exp((table_log_ns - default_log_ns) / weights);
+    *over_static = 1 - exp((table_log_ns - static_log_ns) / weights);
 }
 
 /* The median of the draws, and the interval that leaves equally many of them out on each side. */
@@ -243,23 +246,23 @@ static struct gain gain_of_draws(double *gains)
 static int draw_machines(const struct worth_setup *s, struct prior *prior, struct belief *belief,
                          struct worth *out)
 {
-    size_t n = s->search->arm_count, all = s->bucket_count * n;
-    struct machines m = { .arms = n,
-                          .mean = calloc(2 * all + all * n + 2 * DRAWS, sizeof(double)) };
+    size_t arms = s->search->arm_count, times = s->bucket_count * arms;
+    struct machines m = { .arms = arms,
+                          .mean = calloc(2 * times + times * arms + 2 * DRAWS, sizeof(double)) };
     double mean;
 
     if (!m.mean)
-        return fail(ERR_NOMEM, "%zu plans at %zu capacities", n, s->bucket_count);
-    m.drawn = m.mean + all;
-    m.factor = m.drawn + all;
-    m.gains = m.factor + all * n;
+        return fail(ERR_NOMEM, "%zu plans at %zu capacities", arms, s->bucket_count);
+    m.drawn = m.mean + times;
+    m.factor = m.drawn + times;
+    m.gains = m.factor + times * arms;
     for (size_t b = 0; b < s->bucket_count; b++) {
         belief_compute(prior, s->steps, s->step_count, log(s->capacities[b]), false, belief);
-        memcpy(m.mean + b * n, belief->mean, n * sizeof(*m.mean));
-        factorise(belief->covariance, belief->stride, n, m.factor + b * n * n);
+        memcpy(m.mean + b * arms, belief->mean, arms * sizeof(*m.mean));
+        factorise(belief->covariance, belief->stride, arms, m.factor + b * arms * arms);
     }
     for (uint64_t draw = 0; draw < DRAWS; draw++)
-        tune_one(s, &m, draw, &m.gains[draw], &m.gains[DRAWS + draw]);
+        tune_machine(s, &m, draw, &m.gains[draw], &m.gains[DRAWS + draw]);
     out->over_default = gain_of_draws(m.gains);
     out->over_static = gain_of_draws(m.gains + DRAWS);
     out->static_arm = best_static(s, m.mean, &mean);
@@ -290,7 +293,7 @@ int worth_of(const struct worth_setup *s, struct worth *out)
         out->error = sqrt(2 * prior.misfit_scale *
                           prior.misfit_covariance[(size_t)s->default_arm * prior.stride +
                                                   (size_t)s->default_arm]);
-        out->off = off_by(s);
+        out->off = error_of_ratios(s);
         rc = draw_machines(s, &prior, &belief, out);
     }
     belief_close(&belief);
