@@ -15,8 +15,8 @@ static bool fits(struct sweep *sweep, uint32_t bucket, int arm)
 }
 
 /* If exactly one side has the default plan, the other side; else NULL. */
-static const struct entry_row *only_other(struct sweep *sweep, const struct entry_row *low,
-                                          const struct entry_row *high)
+static const struct entry_row *
+side_without_default(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
 {
     int default_arm = sweep->plans->default_arm;
     bool low_default = layer_plans_arm(sweep->plans, &low->plan) == default_arm;
@@ -31,10 +31,10 @@ static const struct entry_row *only_other(struct sweep *sweep, const struct entr
 static double on_line_us(const struct entry_row *low, const struct entry_row *high,
                          uint64_t capacity, double low_us, double high_us)
 {
-    double at = log((double)capacity / (double)low->capacity) /
-                log((double)high->capacity / (double)low->capacity);
+    double share = log((double)capacity / (double)low->capacity) /
+                   log((double)high->capacity / (double)low->capacity);
 
-    return exp(log(low_us) + at * (log(high_us) - log(low_us)));
+    return exp(log(low_us) + share * (log(high_us) - log(low_us)));
 }
 
 /* The standard deviation of a gain's distance from the line between its neighbours.  The true gain
@@ -47,19 +47,20 @@ static double off_the_line(const struct entry_row *low, const struct entry_row *
     return hypot(exact ? 0 : measured, bend * (log1p(-low->gain.value) - log1p(-high->gain.value)));
 }
 
-/* The gain of an inferred entry; unknown unless its plan was measured on both sides. */
+/* The gain of an inferred entry, on the line between log ratios; unknown unless its plan was
+ * measured on both sides. */
 static struct gain gain_between(const struct entry_row *low, const struct entry_row *high,
                                 const struct entry_row *e)
 {
-    double at = log((double)e->capacity / (double)low->capacity) /
-                log((double)high->capacity / (double)low->capacity);
+    double share = log((double)e->capacity / (double)low->capacity) /
+                   log((double)high->capacity / (double)low->capacity);
     double mean, below, above;
 
     if (!plan_equal(&low->plan, &e->plan) || !plan_equal(&high->plan, &e->plan))
         return (struct gain)GAIN_UNKNOWN;
-    mean = (1 - at) * log1p(-low->gain.value) + at * log1p(-high->gain.value);
-    below = (1 - at) * log1p(-low->gain.high) + at * log1p(-high->gain.high);
-    above = (1 - at) * log1p(-low->gain.low) + at * log1p(-high->gain.low);
+    mean = (1 - share) * log1p(-low->gain.value) + share * log1p(-high->gain.value);
+    below = (1 - share) * log1p(-low->gain.high) + share * log1p(-high->gain.high);
+    above = (1 - share) * log1p(-low->gain.low) + share * log1p(-high->gain.low);
     if (!isfinite(mean) || !isfinite(below) || !isfinite(above))
         return (struct gain)GAIN_UNKNOWN;
     below = mean - hypot(mean - below, 1.96 * off_the_line(low, high));
@@ -79,19 +80,19 @@ static double other_us(const struct entry_row *e, const struct moe_plan *plan)
 static void infer_other(struct sweep *sweep, const struct entry_row *low,
                         const struct entry_row *high, const bool *usable, struct entry_row *out)
 {
-    const struct entry_row *near = (double)out->capacity * (double)out->capacity <
-                                           (double)low->capacity * (double)high->capacity
-                                       ? low
-                                       : high;
+    const struct entry_row *nearer_side = (double)out->capacity * (double)out->capacity <
+                                                  (double)low->capacity * (double)high->capacity
+                                              ? low
+                                              : high;
     const struct moe_plan *plan =
-        plan_other_kind(&near->plan, &out->plan) ? &near->plan : &near->other;
-    bool none = low->no_other && high->no_other;
-    bool below = other_us(low, &out->plan) > 0, above = other_us(high, &out->plan) > 0;
+        plan_other_kind(&nearer_side->plan, &out->plan) ? &nearer_side->plan : &nearer_side->other;
+    bool neither_can = low->no_other && high->no_other;
+    bool low_has = other_us(low, &out->plan) > 0, high_has = other_us(high, &out->plan) > 0;
 
-    if (!none && !below && !above)
+    if (!neither_can && !low_has && !high_has)
         return;
     dictionary_infer_other(&sweep->dictionary, usable, out);
-    if (out->no_other || out->other_us > 0 || !below || !above ||
+    if (out->no_other || out->other_us > 0 || !low_has || !high_has ||
         !fits(sweep, out->bucket, layer_plans_arm(sweep->plans, plan)))
         return;
     out->other = *plan;
@@ -114,24 +115,24 @@ static uint32_t expected_switch(struct sweep *sweep, const struct entry_row *low
     int low_arm = layer_plans_arm(sweep->plans, &low->plan);
     int high_arm = layer_plans_arm(sweep->plans, &high->plan);
     double middle = (double)low->capacity * (double)high->capacity;
-    double lost = 0, least = 0; /* by the lower side's plan up to here, as logarithms */
+    double sum = 0, least_sum = 0; /* of the log ratios of the low side's time to the high side's */
     uint32_t first_high = low->bucket + 1, nearer = first_high;
     bool modelled = false;
 
     for (uint32_t b = low->bucket + 1; b < high->bucket && low_arm != high_arm; b++) {
-        double place = (double)layer_plans_capacity(sweep->plans, b), longer;
+        double capacity = (double)layer_plans_capacity(sweep->plans, b), log_ratio;
 
-        nearer = place * place < middle ? b + 1 : nearer;
+        nearer = capacity * capacity < middle ? b + 1 : nearer;
         if (!fits(sweep, b, low_arm) || !fits(sweep, b, high_arm))
             continue; /* only one of the two plans can run there */
-        longer =
+        log_ratio =
             log(dictionary_expected_us(d, b, low_arm) / dictionary_expected_us(d, b, high_arm));
-        if (!isfinite(longer))
+        if (!isfinite(log_ratio))
             continue;
         modelled = true;
-        lost += longer;
-        if (lost <= least) {
-            least = lost;
+        sum += log_ratio;
+        if (sum <= least_sum) {
+            least_sum = sum;
             first_high = b + 1;
         }
     }
@@ -143,7 +144,7 @@ static uint32_t expected_switch(struct sweep *sweep, const struct entry_row *low
 static int seems_faster(struct sweep *sweep, const struct entry_row *side,
                         const struct moe_plan *plan, bool *faster)
 {
-    static const double little = 0.01;
+    static const double least_gain = 0.01;
     int arms[2] = { layer_plans_arm(sweep->plans, plan), sweep->plans->default_arm };
     uint32_t counts[2] = { 0 }, pairs;
     double log_ns[2][PAIRS_MAX];
@@ -161,14 +162,14 @@ static int seems_faster(struct sweep *sweep, const struct entry_row *side,
     pairs = counts[0] < counts[1] ? counts[0] : counts[1];
     for (uint32_t i = 0; i < pairs; i++)
         log_ns[0][i] -= log_ns[1][i];
-    *faster = pairs >= 2 * PAIRS_LEAST && median_of(log_ns[0], pairs) < -little;
+    *faster = pairs >= 2 * PAIRS_LEAST && median_of(log_ns[0], pairs) < -least_gain;
     return rc;
 }
 
 int between_find_switch(struct sweep *sweep, const struct entry_row *low,
                         const struct entry_row *high, uint32_t *first_high)
 {
-    const struct entry_row *other_side = only_other(sweep, low, high);
+    const struct entry_row *other_side = side_without_default(sweep, low, high);
     bool faster = true;
 
     /* The model cannot say where the default stops being better: it is smooth, and this may be a
@@ -214,7 +215,7 @@ bool between_infer(struct sweep *sweep, const struct entry_row *low, const struc
         arm = low_arm;
     for (int i = 0; i < (int)sweep->plans->arm_count; i++)
         usable[i] = fits(sweep, bucket, i);
-    if (!fits(sweep, bucket, arm)) /* with one launch for all, other plans are not allowed */
+    if (!fits(sweep, bucket, arm)) /* the default may have other launch values */
         arm = sweep->has_chosen_values ? -1 : default_arm;
     if (arm < 0)
         return false;
@@ -242,7 +243,7 @@ static double help_of(const struct entry_row *other_side, const struct entry_row
 bool between_doubtful(struct sweep *sweep, const struct entry_row *low,
                       const struct entry_row *high, uint32_t first_high, uint32_t *bucket)
 {
-    const struct entry_row *other_side = only_other(sweep, low, high);
+    const struct entry_row *other_side = side_without_default(sweep, low, high);
     double allowed = sweep->request->effort->refine_above, most = 0;
 
     if (allowed <= 0 || plan_equal(&low->plan, &high->plan))

@@ -17,11 +17,11 @@ int layer_plans_buckets(const char *text, uint32_t *first_bucket, uint32_t *last
 {
     char *end;
     unsigned long first = strtoul(text, &end, 10), last = first;
-    const char *at = end;
+    const char *colon = end;
 
-    if (*text >= '0' && *text <= '9' && *at == ':') {
-        last = strtoul(at + 1, &end, 10);
-        if (at[1] < '0' || at[1] > '9')
+    if (*text >= '0' && *text <= '9' && *colon == ':') {
+        last = strtoul(colon + 1, &end, 10);
+        if (colon[1] < '0' || colon[1] > '9')
             end = (char *)text;
     }
     if (*text < '0' || *text > '9' || *end || last < first || last >= BUCKETS_MAX)
@@ -36,13 +36,13 @@ int layer_plans_buckets(const char *text, uint32_t *first_bucket, uint32_t *last
  * Widely spaced ones come first, so that a sweep that is cut off has measured the whole range. */
 static int list_anchors(struct layer_plans *plans, double per_octave)
 {
-    size_t room = plans->last - plans->first + 1;
+    size_t buckets = plans->last - plans->first + 1;
     size_t stride = per_octave > 0 ? (size_t)ceil(per_octave) : 16;
 
-    plans->anchors = malloc(room * sizeof(*plans->anchors));
+    plans->anchors = malloc(buckets * sizeof(*plans->anchors));
     if (!plans->anchors)
-        return fail(ERR_NOMEM, "%zu buckets", room);
-    for (int fine = 0; fine < 2; fine++) {
+        return fail(ERR_NOMEM, "%zu buckets", buckets);
+    for (int fine = 0; fine < 2; fine++) { /* every stride-th one and the last; then the others */
         uint32_t b = plans->first;
 
         for (size_t i = 0;; i++) {
@@ -80,7 +80,8 @@ int layer_plans_open(const struct moe_shape *shape, const struct layer_plans_set
     else if (!shape->space) {
         /* The buckets that capacity factors from 1 to max_factor reach, as the paper varies them.
          */
-        uint64_t least = moe_capacity(1, shape->top_k, shape->experts, shape->tokens, 0), most;
+        uint64_t least_capacity = moe_capacity(1, shape->top_k, shape->experts, shape->tokens, 0),
+                 most_capacity;
 
         if (setup->max_factor == 0 && !setup->needed)
             return fail(ERR_ARGUMENT, "--max-capacity-factor 0 needs --skew or --routing, which "
@@ -88,15 +89,15 @@ int layer_plans_open(const struct moe_shape *shape, const struct layer_plans_set
         if (setup->max_factor != 0 && (!(setup->max_factor >= 1) || setup->max_factor > 1e6))
             return fail(ERR_ARGUMENT, "--max-capacity-factor %g: must be 0, or from 1 to 1e6",
                         setup->max_factor);
-        most = moe_capacity(setup->max_factor, shape->top_k, shape->experts, shape->tokens,
-                            setup->needed);
-        most = most > least ? most : least;
-        if (most / plans.window >= BUCKETS_MAX)
+        most_capacity = moe_capacity(setup->max_factor, shape->top_k, shape->experts, shape->tokens,
+                                     setup->needed);
+        most_capacity = most_capacity > least_capacity ? most_capacity : least_capacity;
+        if (most_capacity / plans.window >= BUCKETS_MAX)
             return fail(ERR_ARGUMENT,
                         "--window %u: capacities up to %llu make more than %d buckets",
-                        plans.window, (unsigned long long)most, BUCKETS_MAX);
-        plans.first = (uint32_t)(least / plans.window);
-        plans.last = (uint32_t)(most / plans.window);
+                        plans.window, (unsigned long long)most_capacity, BUCKETS_MAX);
+        plans.first = (uint32_t)(least_capacity / plans.window);
+        plans.last = (uint32_t)(most_capacity / plans.window);
     }
     /* A request may have many layers, so each has its own plans only, not the longest list. */
     TRY(arms_list(shape, &setup->arms, listed, &plans.arm_count));

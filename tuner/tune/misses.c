@@ -46,7 +46,7 @@ static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
 
 int misses_add_layers(struct tune_request *r)
 {
-    const struct option_list *files = &r->options->misses, *said = &r->options->shapes;
+    const struct option_list *files = &r->options->misses, *wanted_shapes = &r->options->shapes;
     struct rank_layout here = cluster_layout(&r->cluster);
     char racks[32] = "", ranks[96], tag[DECLARATION_TAG_BYTES];
     size_t elsewhere = 0, others;
@@ -62,7 +62,7 @@ int misses_add_layers(struct tune_request *r)
 
         /* With --space FILE the layers of that space count; without it, layers without a space. */
         if (shape->space != (r->declared ? r->declared->id : 0) ||
-            (said->count && !shape_agrees(shape, said->items[0])))
+            (wanted_shapes->count && !shape_agrees(shape, wanted_shapes->items[0])))
             others++;
         else if (shape->ranks == here.ranks && shape->ranks_per_node == here.per_node &&
                  shape->ranks_per_rack == here.per_rack)
@@ -146,7 +146,7 @@ static int list_layer(struct tune_request *r, struct store *store, const struct 
 
     for (size_t i = 0; i < layer->bucket_count; i++) {
         const struct traffic_bucket *b = &layer->buckets[i];
-        struct miss e = { .space = number, .bucket = b->bucket, .asked = traffic_unpinned(b) };
+        struct miss miss = { .space = number, .bucket = b->bucket, .asked = traffic_unpinned(b) };
         struct entry_row entry;
         int rc = UNSUPPORTED;
 
@@ -155,10 +155,10 @@ static int list_layer(struct tune_request *r, struct store *store, const struct 
         rc = look_up(store, here, &r->spaces[number], b->bucket, &entry);
         if (rc < 0)
             return rc;
-        e.share = (double)e.asked / total;
-        e.why = what_is_missing(rc == OK ? &entry : NULL, e.share, load);
-        if (e.why)
-            out->list[out->count++] = e;
+        miss.share = (double)miss.asked / total;
+        miss.why = what_is_missing(rc == OK ? &entry : NULL, miss.share, load);
+        if (miss.why)
+            out->list[out->count++] = miss;
     }
     return OK;
 }
@@ -166,29 +166,29 @@ static int list_layer(struct tune_request *r, struct store *store, const struct 
 int misses_list(struct tune_request *r, struct store *store, const struct cluster *here,
                 struct misses *out)
 {
-    struct misses e = { 0 };
-    size_t room = 1;
+    struct misses misses = { 0 };
+    size_t buckets = 1;
     int rc;
 
     for (size_t i = 0; i < r->space_count; i++)
-        room += r->asked[i]->bucket_count;
-    e.list = malloc(room * sizeof(*e.list));
-    rc = e.list ? OK : fail(ERR_NOMEM, "%zu buckets", room);
+        buckets += r->asked[i]->bucket_count;
+    misses.list = malloc(buckets * sizeof(*misses.list));
+    rc = misses.list ? OK : fail(ERR_NOMEM, "%zu buckets", buckets);
     for (size_t i = 0; i < r->space_count && !rc; i++)
-        rc = list_layer(r, store, here, i, &e);
+        rc = list_layer(r, store, here, i, &misses);
     if (rc) {
-        misses_free(&e);
+        misses_free(&misses);
         return rc;
     }
-    qsort(e.list, e.count, sizeof(*e.list), by_demand);
+    qsort(misses.list, misses.count, sizeof(*misses.list), by_demand);
     for (size_t i = 0; i < r->space_count; i++)
         r->spaces[i].anchor_count = 0;
-    for (size_t i = 0; i < e.count; i++) {
-        struct layer_plans *plans = &r->spaces[e.list[i].space];
+    for (size_t i = 0; i < misses.count; i++) {
+        struct layer_plans *plans = &r->spaces[misses.list[i].space];
 
-        plans->anchors[plans->anchor_count++] = e.list[i].bucket;
+        plans->anchors[plans->anchor_count++] = misses.list[i].bucket;
     }
-    *out = e;
+    *out = misses;
     return OK;
 }
 

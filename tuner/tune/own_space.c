@@ -32,13 +32,13 @@ static void add_value(char text[ROOM], size_t axis, uint32_t value)
 
 static void add_axis(char text[ROOM], const struct layer_plans *plans, size_t axis)
 {
-    uint32_t most = 0;
+    uint32_t largest = 0;
 
     for (size_t i = 0; i < plans->arm_count; i++)
-        if (plan_value(&plans->arms[i], axis) > most)
-            most = plan_value(&plans->arms[i], axis);
+        if (plan_value(&plans->arms[i], axis) > largest)
+            largest = plan_value(&plans->arms[i], axis);
     text_add(text, ROOM, "axis %s", plan_axes[axis].name);
-    for (uint32_t value = 0; value <= most; value++)
+    for (uint32_t value = 0; value <= largest; value++)
         for (size_t i = 0; i < plans->arm_count; i++)
             if (plan_value(&plans->arms[i], axis) == value) {
                 add_value(text, axis, value);

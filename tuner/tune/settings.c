@@ -61,7 +61,8 @@ static bool same_layer(const struct layer_plans *a, const struct layer_plans *b)
            a->last == b->last;
 }
 
-static struct setting_gain compare(const struct setting *first, const struct setting *other)
+static struct setting_gain compare_settings(const struct setting *first,
+                                            const struct setting *other)
 {
     struct logs sum = { 0 };
     struct setting_gain out = { .gain = NAN, .low = NAN, .high = NAN };
@@ -93,25 +94,25 @@ static struct setting_gain find_best(const struct setting *settings, size_t coun
 
     *others = 0;
     for (size_t i = first + 1; i < count; i++) {
-        struct setting_gain g;
+        struct setting_gain gain;
 
         if (!same_layer(settings[first].plans, settings[i].plans))
             continue;
-        g = compare(&settings[first], &settings[i]);
-        g.first = first;
-        g.best = i;
-        best.buckets = best.buckets ? best.buckets : g.buckets;
-        if (g.gain > best.gain)
-            best = g;
+        gain = compare_settings(&settings[first], &settings[i]);
+        gain.first = first;
+        gain.best = i;
+        best.buckets = best.buckets ? best.buckets : gain.buckets;
+        if (gain.gain > best.gain)
+            best = gain;
         ++*others;
     }
     return best;
 }
 
-static bool is_first(const struct setting *settings, size_t at)
+static bool is_first_of_layer(const struct setting *settings, size_t number)
 {
-    for (size_t i = 0; i < at; i++)
-        if (same_layer(settings[i].plans, settings[at].plans))
+    for (size_t i = 0; i < number; i++)
+        if (same_layer(settings[i].plans, settings[number].plans))
             return false;
     return true;
 }
@@ -128,7 +129,7 @@ int settings_compare(const struct tune_request *request, size_t swept, struct st
     for (size_t i = 0; i < swept && !rc; i++) {
         struct setting_gain best = find_best(settings, swept, i, &others);
 
-        if (!others || count == room || !is_first(settings, i))
+        if (!others || count == room || !is_first_of_layer(settings, i))
             continue;
         out[count++] = best;
     }

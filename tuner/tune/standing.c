@@ -31,7 +31,7 @@ static bool covers_table(const struct final_rounds *s)
     return !s->leaves_out_buckets || s->sweep->asked;
 }
 
-/* Reads the rivals of rounds that were cut off.  False: this layer lacks one of these plans. */
+/* Reads the rivals of earlier rounds.  False: this layer lacks one of these plans. */
 static bool read_rivals(struct final_rounds *s)
 {
     char text[sizeof(s->row.rivals)], *rest = text, *word;
@@ -302,8 +302,9 @@ static void describe_buckets(const struct final_rounds *s, struct rounds_bucket 
     }
 }
 
-/* Whether the rounds that were cut off can continue: this layer still has all their plans. */
-static bool resume_rounds(struct final_rounds *s)
+/* Reads the plans of rounds that were cut off.  False: this layer lacks one of them, so that the
+ * rounds cannot continue. */
+static bool read_cut_off_rounds(struct final_rounds *s)
 {
     return read_rivals(s) && (!s->sweep->request->fixed || launch_values_read_candidates(s));
 }
@@ -320,7 +321,7 @@ static int begin_rounds(struct final_rounds *s)
 
     if (s->start == START_UNDECIDED)
         s->row.goes++;
-    if (s->start == START_UNDECIDED || (s->start == START_CUT_OFF && resume_rounds(s))) {
+    if (s->start == START_UNDECIDED || (s->start == START_CUT_OFF && read_cut_off_rounds(s))) {
         launch_values_restrict(s);
         return OK;
     }
@@ -679,6 +680,7 @@ static int find_start(struct final_rounds *s)
 static const char too_early[] =
     "the time was up before the table was compared with the default plan";
 
+/* If the rounds compared only a part of the table, says so in standing->why. */
 static void explain_part(const struct final_rounds *s, struct standing *standing)
 {
     if (!covers_table(s) && !standing_is_whole(&s->row))

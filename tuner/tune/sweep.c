@@ -55,8 +55,11 @@ static void show_leader(struct sweep *sweep)
                  sizeof(progress->leader) - strlen(progress->leader), " by %.1f %%", gain * 100);
 }
 
-/* Brings the decision of a bucket to where the last run left it; with `measure` to its end. */
-static int decide(struct sweep *sweep, struct bucket *b, bool measure)
+/* How far a decision goes: WITH_KNOWN_SAMPLES to where the last run left it, MEASURE to its end. */
+enum decide_mode { WITH_KNOWN_SAMPLES, MEASURE };
+
+/* Brings the decision of a bucket to that point. */
+static int decide_to(struct sweep *sweep, struct bucket *b, enum decide_mode mode)
 {
     const struct layer_plans *plans = sweep->plans;
     enum decision_purpose purpose;
@@ -75,7 +78,7 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
     bucket_open(b, false);
     *sweep->campaign->progress.leader = 0;
     sweep->campaign->progress.leader_ns = 0; /* the first step has one */
-    while (measure && (arm = bucket_next(b, &purpose)) != DECISION_DONE) {
+    while (mode == MEASURE && (arm = bucket_next(b, &purpose)) != DECISION_DONE) {
         struct attempt *a = &b->attempts[arm];
         struct campaign_step step;
 
@@ -93,14 +96,14 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
 
 /* Decides a bucket and makes its entry.  `arm`: the plan to publish; -1: the decided one.  `out`
  * NULL: no entry is made. */
-static int decide_bucket(struct sweep *sweep, uint32_t bucket, bool measure, int arm,
+static int decide_bucket(struct sweep *sweep, uint32_t bucket, enum decide_mode mode, int arm,
                          struct entry_row *out)
 {
     struct bucket b;
     int rc;
 
     bucket_init(&b, &sweep->dictionary, bucket);
-    rc = decide(sweep, &b, measure);
+    rc = decide_to(sweep, &b, mode);
     if (!rc && out)
         rc = bucket_entry(&b, arm, out);
     bucket_forget(&b);
@@ -109,7 +112,7 @@ static int decide_bucket(struct sweep *sweep, uint32_t bucket, bool measure, int
 
 int sweep_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out)
 {
-    return decide_bucket(sweep, bucket, false, arm, out);
+    return decide_bucket(sweep, bucket, WITH_KNOWN_SAMPLES, arm, out);
 }
 
 void sweep_claim_nothing(const struct sweep *sweep, struct entry_row *e)
@@ -120,16 +123,16 @@ void sweep_claim_nothing(const struct sweep *sweep, struct entry_row *e)
     e->gain = (struct gain)GAIN_UNKNOWN;
 }
 
-/* Decides a bucket and makes the entry of `arm`; `measure` as for decide().  UNSUPPORTED: the plan
+/* Decides a bucket and makes the entry of `arm`; `mode` as for decide_to().  UNSUPPORTED: the plan
  * cannot run there. */
-static int decide_plan(struct sweep *sweep, uint32_t bucket, int arm, bool measure,
+static int decide_plan(struct sweep *sweep, uint32_t bucket, int arm, enum decide_mode mode,
                        struct entry_row *out)
 {
     struct bucket b;
     int rc;
 
     bucket_init(&b, &sweep->dictionary, bucket);
-    rc = decide(sweep, &b, measure);
+    rc = decide_to(sweep, &b, mode);
     if (!rc)
         rc = arm >= 0 && b.attempts[arm].usable ? bucket_entry(&b, arm, out) : UNSUPPORTED;
     if (!rc && arm == sweep->plans->default_arm)
@@ -145,7 +148,7 @@ int sweep_place(struct sweep *sweep, uint32_t bucket, int arm, bool inferred, st
     if (arm < 0 || !layer_plans_fits(sweep->plans, arm, bucket))
         return UNSUPPORTED;
     if (!inferred)
-        return decide_plan(sweep, bucket, arm, false, out);
+        return decide_plan(sweep, bucket, arm, WITH_KNOWN_SAMPLES, out);
     dictionary_infer(&sweep->dictionary, bucket, arm, NULL, out);
     sweep_claim_nothing(sweep, out);
     return OK;
@@ -159,7 +162,7 @@ int sweep_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs
     int rc;
 
     bucket_init(&b, &sweep->dictionary, bucket);
-    rc = decide(sweep, &b, false);
+    rc = decide_to(sweep, &b, WITH_KNOWN_SAMPLES);
     proof = decision_proof(&b.decision);
     *arm = -1;
     if (proof) {
@@ -173,21 +176,22 @@ int sweep_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs
 
 /* ---- measured buckets */
 
-static int measure(struct sweep *sweep, uint32_t bucket)
+static int measure_bucket(struct sweep *sweep, uint32_t bucket)
 {
     struct campaign *c = sweep->campaign;
     int arm = sweep->plans->default_arm, rc = UNSUPPORTED;
     struct entry_row entry, old;
 
-    /* With fixed axes no bucket changes its plan until a launch is chosen for the whole table. */
+    /* With fixed axes no bucket changes its plan until launch values are chosen for the
+     * whole table. */
     if (sweep->request->fixed) {
         rc = dictionary_entry(&sweep->dictionary, bucket, &old);
         if (rc == OK && sweep->has_chosen_values)
             arm = layer_plans_arm(sweep->plans, &old.plan);
-        rc = rc < 0 ? rc : decide_plan(sweep, bucket, arm, true, &entry);
+        rc = rc < 0 ? rc : decide_plan(sweep, bucket, arm, MEASURE, &entry);
     }
     if (rc == UNSUPPORTED)
-        rc = decide_bucket(sweep, bucket, true, -1, &entry);
+        rc = decide_bucket(sweep, bucket, MEASURE, -1, &entry);
     if (rc == UNSUPPORTED) {
         note("bucket %u: no plan can run there; `moetune show --trials` says why", bucket);
         return OK;
@@ -211,9 +215,10 @@ static int sweep_bucket(struct sweep *sweep, uint32_t bucket)
         sweep->result.pinned++;
     else if (rc == OK && dictionary_holds(&sweep->dictionary, &e, false)) {
         sweep->result.known++;
-        TRY(decide_bucket(sweep, bucket, false, -1, NULL)); /* so that the search has its samples */
+        /* So the search has its samples. */
+        TRY(decide_bucket(sweep, bucket, WITH_KNOWN_SAMPLES, -1, NULL));
     } else {
-        TRY(measure(sweep, bucket));
+        TRY(measure_bucket(sweep, bucket));
     }
     sweep->campaign->progress.done++;
     sweep->campaign->run.row.buckets_done++;
@@ -257,9 +262,9 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
  * search favours, if it saves more than 1 %. */
 static int expect_rounds(struct sweep *sweep, const struct entry_row *e, struct entry_row *out)
 {
-    static const double little = 0.01;
+    static const double least_gain = 0.01;
     const struct layer_plans *plans = sweep->plans;
-    struct entry_row anew;
+    struct entry_row favoured;
     int arm = e->search_winner.struct_size ? layer_plans_arm(plans, &e->search_winner) : -1, rc;
 
     *out = *e;
@@ -268,9 +273,9 @@ static int expect_rounds(struct sweep *sweep, const struct entry_row *e, struct 
     if (arm < 0 || arm == plans->default_arm ||
         layer_plans_arm(plans, &e->plan) != plans->default_arm)
         return OK;
-    rc = sweep_redecide(sweep, e->bucket, arm, &anew);
-    if (rc == OK && anew.gain.value > little)
-        *out = anew;
+    rc = sweep_redecide(sweep, e->bucket, arm, &favoured);
+    if (rc == OK && favoured.gain.value > least_gain)
+        *out = favoured;
     return rc < 0 ? rc : OK;
 }
 
@@ -390,22 +395,23 @@ static int note_failure(void *self, const struct trial_row *trial)
 }
 
 /* The best arm at a capacity; -1: there is no model. */
-static int best_at(const struct edge_check *p, uint64_t capacity)
+static int best_at(const struct edge_check *check, uint64_t capacity)
 {
     struct search_result verdict;
 
-    return search_infer(p->search, capacity, p->usable, &verdict) ? verdict.winner : -1;
+    return search_infer(check->search, capacity, check->usable, &verdict) ? verdict.winner : -1;
 }
 
 /* What an arm loses against the best one at a capacity, as a share; 0 without a model. */
-static double loss_of(const struct edge_check *p, uint64_t capacity, int arm)
+static double loss_of(const struct edge_check *check, uint64_t capacity, int arm)
 {
-    int best = best_at(p, capacity);
+    int best = best_at(check, capacity);
     double loss;
 
     if (arm < 0 || best < 0)
         return 0;
-    loss = search_estimate(p->search, capacity, arm) / search_estimate(p->search, capacity, best);
+    loss = search_estimate(check->search, capacity, arm) /
+           search_estimate(check->search, capacity, best);
     return isnan(loss) ? 0 : loss - 1;
 }
 
@@ -418,15 +424,15 @@ static int find_too_wide(struct sweep *sweep, struct too_wide *out)
     const struct dictionary *d = &sweep->dictionary;
     const struct layer_plans *plans = sweep->plans;
     const struct moe_shape *s = &plans->shape;
-    uint64_t rows = moe_capacity(1, s->top_k, s->experts, s->tokens, 0);
-    uint32_t own = shape_window(s);
+    uint64_t factor_1_capacity = moe_capacity(1, s->top_k, s->experts, s->tokens, 0);
+    uint32_t usual_window = shape_window(s);
     struct failures failures = { .plans = plans };
     struct too_wide found = { 0 };
 
     TRY(store_trials(d->store, d->cluster, d->shape, plans->window, UINT32_MAX, note_failure,
                      &failures));
     for (uint32_t b = plans->first; b <= plans->last && plans->window > 1; b++) {
-        struct edge_check p = { .search = d->search, .lower_end = (uint64_t)b * plans->window };
+        struct edge_check check = { .search = d->search, .lower_end = (uint64_t)b * plans->window };
         uint32_t window = plans->window / 2;
         struct entry_row entry;
         int rc = dictionary_entry(&sweep->dictionary, b, &entry), arm;
@@ -437,19 +443,21 @@ static int find_too_wide(struct sweep *sweep, struct too_wide *out)
             continue;
         /* Bucket 0 begins at capacity 0.  Its lower end is the capacity of factor 1, or one row. */
         if (!b)
-            p.lower_end = rows && rows < plans->window ? rows : 1;
+            check.lower_end =
+                factor_1_capacity && factor_1_capacity < plans->window ? factor_1_capacity : 1;
         for (int i = 0; i < (int)plans->arm_count; i++)
-            p.usable[i] = !failures.failed[i] && layer_plans_fits(plans, i, b);
+            check.usable[i] = !failures.failed[i] && layer_plans_fits(plans, i, b);
         arm = layer_plans_arm(plans, &entry.plan);
-        if (loss_of(&p, p.lower_end, arm) - loss_of(&p, entry.capacity, arm) <= TOO_WIDE_LOSS)
+        if (loss_of(&check, check.lower_end, arm) - loss_of(&check, entry.capacity, arm) <=
+            TOO_WIDE_LOSS)
             continue;
         /* Halves the width until the lower end does not lose. */
-        while (window > 1 &&
-               loss_of(&p, p.lower_end, best_at(&p, (p.lower_end / window + 1) * window - 1)) >
-                   TOO_WIDE_LOSS)
+        while (window > 1 && loss_of(&check, check.lower_end,
+                                     best_at(&check, (check.lower_end / window + 1) * window - 1)) >
+                                 TOO_WIDE_LOSS)
             window /= 2;
         /* The layer's usual width is narrow enough, even if the model says otherwise. */
-        window = window < own ? window : own;
+        window = window < usual_window ? window : usual_window;
         found.buckets++;
         if (!found.window || window < found.window)
             found.window = window;
@@ -460,7 +468,7 @@ static int find_too_wide(struct sweep *sweep, struct too_wide *out)
 
 /* ---- the sweep */
 
-static int sweep_all(struct sweep *sweep)
+static int decide_all_buckets(struct sweep *sweep)
 {
     const struct layer_plans *plans = sweep->plans;
     struct entry_row entry;
@@ -484,7 +492,7 @@ static int sweep_all(struct sweep *sweep)
         int rc = dictionary_entry(&sweep->dictionary, b, &entry);
 
         if (rc == OK && is_older(sweep, &entry) && !entry_is(&entry, ENTRY_STALE))
-            rc = decide_bucket(sweep, b, false, -1, NULL);
+            rc = decide_bucket(sweep, b, WITH_KNOWN_SAMPLES, -1, NULL);
         if (rc < 0)
             return rc;
     }
@@ -516,7 +524,7 @@ static int conclude_sweep(struct sweep *sweep, int cut)
 
 /* --retune: makes all entries stale, so that they are measured again; pinned buckets are left out.
  */
-static int forget_all(struct sweep *sweep)
+static int make_all_stale(struct sweep *sweep)
 {
     const struct dictionary *d = &sweep->dictionary;
 
@@ -538,10 +546,10 @@ static int sweep_buckets(struct sweep *sweep)
 
     TRY(standing_has_chosen_values(sweep, &sweep->has_chosen_values));
     if (sweep->request->options->retune)
-        TRY(forget_all(sweep));
+        TRY(make_all_stale(sweep));
     TRY(store_expire_loads(d->store, d->cluster, d->shape, plans->window, plans->first, plans->last,
                            d->load));
-    rc = sweep_all(sweep);
+    rc = decide_all_buckets(sweep);
     return rc && rc != ERR_CUT ? rc : conclude_sweep(sweep, rc);
 }
 

@@ -53,7 +53,7 @@ struct tune_request {
     struct traffic traffic;
     const struct traffic_layer **asked;
     /* The axes that trainers cannot switch between buckets, a bit each; 0: they can switch all. And
-     * the traffic of --traffic, which weights buckets when a launch is chosen. */
+     * the traffic of --traffic, which weights buckets when launch values are chosen. */
     uint32_t fixed;
     struct traffic weights;
 };
