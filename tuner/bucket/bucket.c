@@ -40,15 +40,15 @@ static int load_trial(void *self, const struct trial_row *trial)
     return OK;
 }
 
-static int remember(struct bucket *b, struct counted_sample sample)
+static int add_sample(struct bucket *b, struct counted_sample sample)
 {
     if (b->sample_count == b->sample_room) {
         uint32_t room = 2 * b->sample_room + 32;
-        struct counted_sample *more = realloc(b->samples, room * sizeof(*more));
+        struct counted_sample *larger = realloc(b->samples, room * sizeof(*larger));
 
-        if (!more)
+        if (!larger)
             return fail(ERR_NOMEM, "samples of a bucket");
-        b->samples = more;
+        b->samples = larger;
         b->sample_room = room;
     }
     b->samples[b->sample_count++] = sample;
@@ -57,8 +57,8 @@ static int remember(struct bucket *b, struct counted_sample sample)
 
 int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns)
 {
-    return remember(b, (struct counted_sample){ arm, kind, bucket_count(b, arm), b->dictionary->run,
-                                                ns, false });
+    return add_sample(b, (struct counted_sample){ arm, kind, bucket_count(b, arm),
+                                                  b->dictionary->run, ns, false });
 }
 
 static int load_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
@@ -69,9 +69,9 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
     if (arm < 0 || strcmp(sample->load, b->dictionary->load) != 0 ||
         !ledger_counts(&b->attempts[arm], sample))
         return OK;
-    return remember(b, (struct counted_sample){ arm, sample->kind, sample->round, sample->run,
-                                                sample->ns,
-                                                sample->gpu.throttled == SAMPLE_DISTURBED });
+    return add_sample(b, (struct counted_sample){ arm, sample->kind, sample->round, sample->run,
+                                                  sample->ns,
+                                                  sample->gpu.throttled == SAMPLE_DISTURBED });
 }
 
 static int load_distances(struct bucket *b)
@@ -224,7 +224,7 @@ static bool is_hopeless(const struct search *s, const struct normal *over)
 /* Whether a plan's time is known: it has samples here, or the belief is narrow.  wide_sd is larger
  * than the narrow_sd below, so that a time does not become unknown again when later samples widen
  * the belief a little. */
-static bool is_known(const struct search *s, int arm, const struct normal *over)
+static bool is_time_known(const struct search *s, int arm, const struct normal *over)
 {
     static const double wide_sd = 0.1;
 
@@ -244,19 +244,20 @@ static bool wants_samples(const struct search *s, int arm, const struct normal *
            !is_hopeless(s, over);
 }
 
-static bool has_kinds(const struct search *s)
+/* Whether plans differ in kind at all: only in our own layer, where each rank has whole experts. */
+static bool has_two_kinds(const struct search *s)
 {
     return !s->setup.shape.space && s->setup.shape.layout == MOE_LAYOUT_EXPERTS && s->setup.arms;
 }
 
 /* The best plan of the other kind than `arm`.  Plans with r >= 1 must be safe (decision_is_safe()),
  * because trainers may get them. */
-static struct other_kind find_other(const struct bucket *b, int arm)
+static struct other_kind find_other_kind(const struct bucket *b, int arm)
 {
     const struct dictionary *d = b->dictionary;
     struct search *s = b->decision.setup.search;
-    struct other_kind o = { .arm = -1, .over = INFINITY, .unknown = -1 };
-    double least = INFINITY;
+    struct other_kind other = { .arm = -1, .over = INFINITY, .unknown = -1 };
+    double least_unknown = INFINITY;
 
     for (int i = 0; i < (int)d->arm_count; i++) {
         const struct moe_plan *plan = &d->arms[i];
@@ -264,35 +265,35 @@ static struct other_kind find_other(const struct bucket *b, int arm)
 
         if (!s->usable[i] || !plan_other_kind(plan, &d->arms[arm]))
             continue;
-        o.any = true;
+        other.any = true;
         if (plan->r && !decision_is_safe(&b->decision, i))
             continue;
         over = search_compare(s, i, arm);
-        if (is_known(s, i, &over) && over.mean < o.over) {
-            o.arm = i;
-            o.over = over.mean;
+        if (is_time_known(s, i, &over) && over.mean < other.over) {
+            other.arm = i;
+            other.over = over.mean;
         }
-        if (wants_samples(s, i, &over) && !(over.mean >= least)) {
-            o.unknown = i;
-            least = over.mean;
+        if (wants_samples(s, i, &over) && !(over.mean >= least_unknown)) {
+            other.unknown = i;
+            least_unknown = over.mean;
         }
     }
-    if (least > o.over)
-        o.unknown = -1;
-    return o;
+    if (least_unknown > other.over)
+        other.unknown = -1;
+    return other;
 }
 
 int bucket_next(struct bucket *b, enum decision_purpose *purpose)
 {
-    struct decision_result r;
+    struct decision_result result;
     int next = decision_next(&b->decision, purpose);
 
     if (next != DECISION_DONE || b->decision.setup.search->cut ||
-        !has_kinds(b->decision.setup.search) || !decision_result(&b->decision, &r))
+        !has_two_kinds(b->decision.setup.search) || !decision_result(&b->decision, &result))
         return next;
     /* The search did not ask for this sample. */
     *purpose = DECISION_SAFETY;
-    next = find_other(b, r.arm).unknown;
+    next = find_other_kind(b, result.arm).unknown;
     return next < 0 ? DECISION_DONE : next;
 }
 
@@ -361,9 +362,9 @@ int bucket_entry(const struct bucket *b, int arm, struct entry_row *out)
     snprintf(out->reason, sizeof(out->reason), "%s", search_reason_words[r.found.reason]);
     snprintf(out->decision, sizeof(out->decision), "%s", decision_words[r.word]);
     /* A rematch is among a few plans, so the others' times are not known. */
-    if (b->decision.setup.alone || !has_kinds(b->decision.setup.search))
+    if (b->decision.setup.alone || !has_two_kinds(b->decision.setup.search))
         return OK;
-    other = find_other(b, r.arm);
+    other = find_other_kind(b, r.arm);
     out->no_other = !other.any;
     if (other.arm >= 0 && isfinite(out->time_us)) {
         out->other = d->arms[other.arm];

@@ -67,14 +67,14 @@ int ledger_memory(struct store *store, struct attempt *a, int64_t bytes)
 
 int ledger_end(struct store *store, struct attempt *a, enum trial_state state, const char *message)
 {
-    bool news = a->trial.state != state;
+    bool has_changed = a->trial.state != state;
 
     a->trial.state = state;
     if (state != TRIAL_OK) {
         text_put(a->trial.message, sizeof(a->trial.message), "%s", message);
         a->usable = false;
     }
-    return news ? store_trial_update(store, &a->trial) : OK;
+    return has_changed ? store_trial_update(store, &a->trial) : OK;
 }
 
 bool ledger_counts(struct attempt *a, const struct sample_row *sample)
@@ -95,14 +95,14 @@ int ledger_sample(struct store *store, struct attempt *a, const struct sample_ro
 static struct gain gain_together(const struct gain *a, const struct gain *b)
 {
     static const double two_sided = 1.96;
-    const struct gain *both[] = { a, b };
+    const struct gain *gains[] = { a, b };
     double precision = 0, sum = 0, mean, width;
 
     for (int i = 0; i < 2; i++) {
-        double sd = (log1p(-both[i]->low) - log1p(-both[i]->high)) / (2 * two_sided);
+        double sd = (log1p(-gains[i]->low) - log1p(-gains[i]->high)) / (2 * two_sided);
 
         precision += 1 / (sd * sd);
-        sum += log1p(-both[i]->value) / (sd * sd);
+        sum += log1p(-gains[i]->value) / (sd * sd);
     }
     mean = sum / precision;
     width = two_sided / sqrt(precision);

@@ -104,13 +104,14 @@ bool campaign_over(const struct campaign *c)
 void campaign_command(char **argv, const char *once, const char *anew,
                       char command[CAMPAIGN_COMMAND_BYTES])
 {
-    size_t length = anew ? strlen(anew) : 0, size = CAMPAIGN_COMMAND_BYTES, used = 0, fits = 0;
+    size_t length = anew ? strlen(anew) : 0, size = CAMPAIGN_COMMAND_BYTES, used = 0,
+           last_word_end = 0;
     char *text = NULL;
-    FILE *to = open_memstream(&text, &used);
+    FILE *out = open_memstream(&text, &used);
 
-    if (!to)
+    if (!out)
         return;
-    fputs("moetune", to);
+    fputs("moetune", out);
     for (int i = 0; argv[i]; i++) {
         if (once && !strcmp(argv[i], once))
             continue;
@@ -120,21 +121,21 @@ void campaign_command(char **argv, const char *once, const char *anew,
             i++; /* the next word is its value */
             continue;
         }
-        fflush(to);
-        fits = used < size - 4 ? used : fits;
-        putc(' ', to);
-        shell_word(argv[i], to);
+        fflush(out);
+        last_word_end = used < size - 4 ? used : last_word_end;
+        putc(' ', out);
+        shell_word(argv[i], out);
     }
-    fclose(to);
+    fclose(out);
     if (text)
-        text_put(command, size, "%.*s%s", (int)(used < size ? used : fits), text,
+        text_put(command, size, "%.*s%s", (int)(used < size ? used : last_word_end), text,
                  used < size ? "" : " ...");
     free(text);
 }
 
 /* ---- ranks and database */
 
-static void idle(void *self)
+static void while_idle(void *self)
 {
     struct campaign *c = self;
 
@@ -183,7 +184,7 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
                                .timeout_s = c->setup->timeout_s,
                                .deadline_ns = c->deadline_ns,
                                .stop = &stop,
-                               .idle = idle,
+                               .idle = while_idle,
                                .self = c };
     int rc;
 
@@ -208,15 +209,15 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
  * for all. */
 static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
 {
-    bool first = world_topology(c->world)->rank == 0;
+    bool is_rank_0 = world_topology(c->world)->rank == 0;
     struct discovery found;
     int rc;
 
-    if (!first)
+    if (!is_rank_0)
         launch_on_stop(SIG_IGN);
     TRY(place_check_started(&c->setup->where, c->world));
     TRY(discover(c->world, c->setup->where.device, c->setup->where.ranks_per_node, &found));
-    log_only(first);
+    log_only(is_rank_0);
     rc = discovery_check(&found);
     if (!rc)
         rc = verb->prepare(verb->self, &found.cluster);
@@ -226,10 +227,22 @@ static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
     return place_check_ready_started(&c->setup->where, c->world);
 }
 
+static int follow_rank_0(struct campaign *c)
+{
+    struct worker *worker = NULL;
+    int rc = world_settle(c->world, OK);
+
+    if (!rc)
+        rc = worker_open(c->world, c->setup->where.device, &worker);
+    if (!rc)
+        rc = worker_follow(worker);
+    worker_close(worker);
+    return rc;
+}
+
 /* Under a launcher: rank 0 runs the verb, and the other ranks follow its orders. */
 static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
 {
-    struct worker *worker = NULL;
     int rc;
 
     TRY(world_open((int)c->setup->where.ranks_per_node, (int)c->setup->where.ranks_per_rack,
@@ -237,10 +250,8 @@ static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
     rc = prepare_ranks(c, verb);
     if (!rc && world_topology(c->world)->rank == 0)
         rc = open_and_run(c, verb);
-    else if (!rc && !(rc = world_settle(c->world, OK)))
-        if (!(rc = worker_open(c->world, c->setup->where.device, &worker)))
-            rc = worker_follow(worker);
-    worker_close(worker);
+    else if (!rc)
+        rc = follow_rank_0(c);
     world_close(c->world);
     return rc;
 }
@@ -424,24 +435,28 @@ static int record_result(struct campaign *c, struct attempt *a, const struct rep
 /* So many disturbed steps in a row, of one plan or of the machine, do not count.  A longer
  * disturbance counts as the way the machine runs. */
 enum { SET_ASIDE_MOST = 4 };
+/* The wait after the n-th disturbed step in a row is 2^n times as long. */
+static const unsigned shortest_wait_us = 25000;
 
-static int record_sample(struct campaign *c, struct attempt *a, struct sample_row *s,
+static int record_sample(struct campaign *c, struct attempt *attempt, struct sample_row *sample,
                          struct campaign_step *out)
 {
-    bool disturbed = s->gpu.throttled != SAMPLE_FREE || heat_lost_much(s->ns, s->lost_ns);
+    bool disturbed =
+        sample->gpu.throttled != SAMPLE_FREE || heat_lost_much(sample->ns, sample->lost_ns);
 
     if (disturbed)
-        s->gpu.throttled = a->held_back < SET_ASIDE_MOST && c->held_back < SET_ASIDE_MOST
-                               ? SAMPLE_SET_ASIDE
-                               : SAMPLE_DISTURBED;
-    a->held_back = disturbed ? a->held_back + 1 : 0;
+        sample->gpu.throttled = attempt->held_back < SET_ASIDE_MOST && c->held_back < SET_ASIDE_MOST
+                                    ? SAMPLE_SET_ASIDE
+                                    : SAMPLE_DISTURBED;
+    attempt->held_back = disturbed ? attempt->held_back + 1 : 0;
     c->held_back = disturbed ? c->held_back + 1 : 0;
-    snprintf(s->load, sizeof(s->load), "%s", c->load);
-    heat_add(&c->heat, s);
-    TRY(ledger_sample(c->store, a, s, &out->counts));
+    snprintf(sample->load, sizeof(sample->load), "%s", c->load);
+    heat_add(&c->heat, sample);
+    TRY(ledger_sample(c->store, attempt, sample, &out->counts));
     /* Waits longer each time, 50 ms to 0.4 s: an immediate step would be disturbed again. */
     if (!out->counts && !c->setup->sim)
-        usleep(25000u << (a->held_back > c->held_back ? a->held_back : c->held_back));
+        usleep(shortest_wait_us << (attempt->held_back > c->held_back ? attempt->held_back
+                                                                      : c->held_back));
     return OK;
 }
 
@@ -480,7 +495,10 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
     *out = (struct campaign_step){ .ns = reply.state == TRIAL_OK ? reply.ns : 0 };
     c->run.row.samples_warm += reply.warm_steps;
     if (out->ns) {
-        *(kind == SAMPLE_SEARCH ? &c->run.row.samples_search : &c->run.row.samples_default) += 1;
+        if (kind == SAMPLE_SEARCH)
+            c->run.row.samples_search++;
+        else
+            c->run.row.samples_default++;
         TRY(record_sample(c, a,
                           &(struct sample_row){ .kind = kind,
                                                 .round = round,

@@ -89,24 +89,24 @@ struct speeds_expiry {
     const struct cluster *cluster;
 };
 
-static int expire(void *self, const struct entry_row *e)
+static int expire_if_moved(void *self, const struct entry_row *e)
 {
-    const struct speeds_expiry *x = self;
+    const struct speeds_expiry *expiry = self;
     struct load *was, *now = NULL;
     struct moe_shape shape;
     bool moved;
 
-    TRY(store_shape_get(x->store, e->shape, &shape));
+    TRY(store_shape_get(expiry->store, e->shape, &shape));
     if (shape.shares == MOE_SHARES_EQUAL)
         return OK;
-    was = load_of(x->store, &shape, e);
+    was = load_of(expiry->store, &shape, e);
     log_only(false);
-    moved = load_open_speeds(&shape, x->cluster->rank_speeds_percent, &now) || !was ||
+    moved = load_open_speeds(&shape, expiry->cluster->rank_speeds_percent, &now) || !was ||
             !similar_speeds(load_speeds(was), load_speeds(now), shape.ranks);
     log_only(true);
     load_close(was);
     load_close(now);
-    return moved ? store_expire_loads(x->store, e->cluster, e->shape, e->window, e->bucket,
+    return moved ? store_expire_loads(expiry->store, e->cluster, e->shape, e->window, e->bucket,
                                       e->bucket, "")
                  : OK;
 }
@@ -115,5 +115,5 @@ int unequal_expire(struct store *store, int64_t cluster_id, const struct cluster
 {
     struct speeds_expiry x = { store, cluster };
 
-    return store_entries(store, cluster_id, 0, expire, &x);
+    return store_entries(store, cluster_id, 0, expire_if_moved, &x);
 }
