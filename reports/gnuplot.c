@@ -136,11 +136,11 @@ int gnuplot_close(struct gnuplot *g)
     for (size_t i = 0; i < g->child_count; i++) {
         int ended;
 
-        log_only(!rc); /* one message is enough: they are alike */
+        log_enable(!rc); /* one message is enough: they are alike */
         ended = end_child(&g->children[i], g->folder);
         rc = rc ? rc : ended;
     }
-    log_only(true);
+    log_enable(true);
     sigaction(SIGPIPE, &g->sigpipe_before, NULL);
     free(g);
     return rc;

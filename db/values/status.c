@@ -15,10 +15,11 @@
 static struct {
     log_hook *hook;
     void *self;
-    int rank, progress_columns; /* columns of the line of progress */
-    int (*columns)(FILE *to);
-    bool silent, usage_elsewhere;
-} log_state = { .rank = -1 };
+    int rank;                      /* -1: messages name no rank */
+    int progress_columns;          /* columns of progress in the terminal's last line */
+    int (*width_of)(FILE *stream); /* NULL: messages are not wrapped */
+    bool enabled, usage_elsewhere;
+} log_state = { .rank = -1, .enabled = true };
 
 const char *status_word(int status)
 {
@@ -41,7 +42,7 @@ const char *status_word(int status)
     return "unknown status";
 }
 
-int log_line_columns(int columns)
+int log_progress_columns(int columns)
 {
     int before = log_state.progress_columns;
 
@@ -49,52 +50,63 @@ int log_line_columns(int columns)
     return before;
 }
 
-void log_line_clear(void)
+void log_progress_clear(void)
 {
     if (log_state.progress_columns)
         fprintf(stderr, "\r%*s\r", log_state.progress_columns, "");
     log_state.progress_columns = 0;
 }
 
-void log_columns(int (*columns)(FILE *to))
+void log_columns(int (*width_of)(FILE *stream))
 {
-    log_state.columns = columns;
+    log_state.width_of = width_of;
 }
 
 /* Returns the bytes up to the next blank that may end a line. A blank in quotes may not, nor one in
  * a command, because nothing marks where a command ends. */
-static size_t unbroken(const char *text)
+static size_t unbreakable_bytes(const char *text)
 {
-    const char *at = text, *end;
+    const char *at = text, *closing_quote;
 
     if (!strncmp(text, "moetune ", 8) && strstr(text, " -"))
         return strlen(text);
     for (; *at && *at != ' '; at++) {
         bool opens = strchr("\"'`", *at) && (at == text || strchr("(=:", at[-1]));
 
-        end = opens ? strchr(at + 1, *at) : NULL;
-        at = end ? end : at;
+        closing_quote = opens ? strchr(at + 1, *at) : NULL;
+        if (closing_quote)
+            at = closing_quote;
     }
     return (size_t)(at - text);
 }
 
-/* Turns blanks into line feeds where a line would be longer than `columns`. The first line begins
- * in column `at`. */
-static void wrap(char *line, int at, int columns)
+static bool is_utf8_continuation(char byte)
 {
-    for (char *blank = NULL; *line; blank = *line ? line++ : NULL) {
-        size_t bytes = unbroken(line);
+    return (byte & 0xc0) == 0x80;
+}
+
+/* Turns blanks into line feeds where a line would be longer than `columns`. The first line begins
+ * in column `column`. */
+static void wrap_line(char *line, int column, int columns)
+{
+    char *blank = NULL; /* the one before the word that `line` points to */
+
+    while (*line) {
+        size_t bytes = unbreakable_bytes(line);
         int width = 0;
 
         for (size_t i = 0; i < bytes; i++)
-            width += (line[i] & 0xc0) != 0x80;
-        if (blank && at + 1 + width > columns) {
+            width += !is_utf8_continuation(line[i]);
+        if (blank && column + 1 + width > columns) {
             *blank = '\n';
-            at = width;
+            column = width;
         } else {
-            at += width + (blank != NULL);
+            column += width + (blank ? 1 : 0);
         }
         line += bytes;
+        blank = line;
+        if (*line)
+            line++;
     }
 }
 
@@ -102,20 +114,20 @@ static void wrap(char *line, int at, int columns)
 static void print_message(const char *format, va_list args)
 {
     char line[1024];
-    int n = 0;
+    int prefix_bytes = 0;
 
-    if (log_state.silent)
+    if (!log_state.enabled)
         return;
     if (log_state.rank >= 0 && !log_state.hook)
-        n = snprintf(line, sizeof(line), "[rank %d] ", log_state.rank);
-    text_put_list(line + n, sizeof(line) - (size_t)n, format, args);
+        prefix_bytes = snprintf(line, sizeof(line), "[rank %d] ", log_state.rank);
+    text_put_list(line + prefix_bytes, sizeof(line) - (size_t)prefix_bytes, format, args);
     utf8_clean(line, strlen(line), false);
     if (log_state.hook)
         log_state.hook(log_state.self, line);
     else { /* one call, so that lines of several ranks do not mix */
-        log_line_clear();
-        if (log_state.columns)
-            wrap(line, (int)strlen(STATUS_SPEAKER ": "), log_state.columns(stderr));
+        log_progress_clear();
+        if (log_state.width_of)
+            wrap_line(line, (int)strlen(STATUS_SPEAKER ": "), log_state.width_of(stderr));
         fprintf(stderr, STATUS_SPEAKER ": %s\n", line);
     }
 }
@@ -152,12 +164,12 @@ void log_to(log_hook *hook, void *self)
     log_state.self = self;
 }
 
-bool log_only(bool here)
+bool log_enable(bool enabled)
 {
-    bool was = !log_state.silent;
+    bool was_enabled = log_state.enabled;
 
-    log_state.silent = !here;
-    return was;
+    log_state.enabled = enabled;
+    return was_enabled;
 }
 
 void log_rank(int rank)

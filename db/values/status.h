@@ -51,22 +51,23 @@ void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Records that a terminal's last line holds this many columns of progress. The next fail() or
  * note() overwrites them. Returns the number before. */
-int log_line_columns(int columns);
-/* Clears that line. */
-void log_line_clear(void);
+int log_progress_columns(int columns);
+/* Clears that line of progress. */
+void log_progress_clear(void);
 
-/* Wraps messages to the width that `columns` returns for standard error. Lines end between words,
+/* Wraps messages to the width that `width_of` returns for standard error. Lines end between words,
  * but not inside a command or a quotation, which people paste. NULL, the default: each message is
  * one line. */
-void log_columns(int (*columns)(FILE *to));
+void log_columns(int (*width_of)(FILE *stream));
 
 /* Sends fail() and note() to a hook, one line each without control characters; NULL restores
  * standard error. Call it before threads start. */
 typedef void log_hook(void *self, const char *line);
 void log_to(log_hook *hook, void *self);
 
-/* False silences this process, because another one prints the same. Returns the setting before. */
-bool log_only(bool here);
+/* Enables or silences the messages of this process: often another process prints the same. Returns
+ * the setting before. */
+bool log_enable(bool enabled);
 
 /* Silences errors of the command line until log_rank(): another process with the same command line
  * prints them. */

@@ -279,7 +279,7 @@ static int print_table(const char *clusters, uint32_t steps)
         struct modelled m;
 
         TRY(open_setting(clusters, &settings[s], &m));
-        log_only(false); /* what drifts in a simulation is no news */
+        log_enable(false); /* what drifts in a simulation is no news */
         for (uint64_t seed = 1; seed <= SEEDS; seed++)
             for (int k = 0; k < KINDS; k++) {
                 struct outcome one = train(&m, &kinds[k], seed, steps);

@@ -269,7 +269,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct text t = { (char *)data, size };
     struct import_result got;
 
-    log_only(false);
+    log_enable(false);
     if (!base)
         renew_base();
     if (take_in(base, t, &got)) {
@@ -385,7 +385,7 @@ static void add_seed(const char *name, uint32_t clusters, uint32_t layers, uint3
 
 static void make_seeds(void)
 {
-    log_only(false);
+    log_enable(false);
     add_seed("one.jsonl", 1, 1, 1, 0);
     add_seed("some.jsonl", 1, 2, 5, 0);
     add_seed("identified.jsonl", 2, 2, 2, SEED_IDENTIFIED);

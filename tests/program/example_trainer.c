@@ -370,7 +370,7 @@ int main(int argc, char **argv)
     if (world_open(0, 0, &all.world) || engine_open(all.world, "host", NULL, &all.engine))
         return 1;
     ranks = world_topology(all.world);
-    log_only(ranks->rank == 0);
+    log_enable(ranks->rank == 0);
     all.shape = (struct moe_shape){ .struct_size = sizeof(all.shape),
                                     .experts = EXPERTS,
                                     .top_k = follows ? 1 : 2,

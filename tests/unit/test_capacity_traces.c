@@ -117,7 +117,7 @@ static void files_that_are_wrong_are_refused_with_their_line(void)
         "{\"counts\": [1, 2, 3]}\n", /* on two ranks */
         "{\"counts\": [2, 2], \"largest\": [1]}\n",
     };
-    bool was = log_only(false);
+    bool was = log_enable(false);
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         int rc;
@@ -126,7 +126,7 @@ static void files_that_are_wrong_are_refused_with_their_line(void)
         CHECK(rc == ERR_FORMAT || rc == ERR_ARGUMENT);
         CHECK(!t.counts);
     }
-    log_only(was);
+    log_enable(was);
 }
 
 int main(void)

@@ -409,13 +409,13 @@ static void a_fault_in_an_unequal_exchange_ends_it_for_all(void)
     if (f.ranks > 1) {
         setenv("MOETUNE_FAULT", "exchange:1@0", true);
         CHECK(!fault_setup(f.rank));
-        log_only(false);
+        log_enable(false);
         f.engine = f.library;
         CHECK(!unequal_batch(&batch, send, recv));
         CHECK(!wire_exchange(f.engine.wire, f.engine.comm, &batch));
         CHECK(engine_sync(&f.engine) == ERR_WIRE);
         f.engine = f.plain;
-        log_only(true);
+        log_enable(true);
         unsetenv("MOETUNE_FAULT");
         CHECK(!fault_setup(f.rank));
     }

@@ -175,7 +175,7 @@ static void what_is_wrong_is_refused(void)
     uint32_t twice[EXPERTS] = { 5, 3, 0, 0, 0 };
     const char *path = place("wrong.jsonl");
     struct moe_counts *c = NULL;
-    bool was = log_only(false);
+    bool was = log_enable(false);
 
     CHECK(moe_counts_open(&o, place("no/such/folder"), &c) == MOE_ERR_IO);
     CHECK(moe_counts_open(NULL, path, &c) == MOE_ERR_ARGUMENT);
@@ -198,7 +198,7 @@ static void what_is_wrong_is_refused(void)
     CHECK(!moe_counts_step(c, 0, 0, right, EXPERTS));
     moe_counts_close(c);
     moe_counts_close(NULL);
-    log_only(was);
+    log_enable(was);
     CHECK(!strcmp(text_of(path), "{\"step\":0,\"ranks\":2,\"tokens\":2,\"counts\":[4,4,0,0,0]}\n"));
 }
 

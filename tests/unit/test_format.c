@@ -83,9 +83,9 @@ static void members_of_a_configuration_are_told_apart(void)
         const char *text = cases[i].text, *wanted = cases[i].num_sms;
         int rc;
 
-        log_only(false);
+        log_enable(false);
         rc = cases[i].format->read(&job, text, strlen(text), 100, 0, &read);
-        log_only(true);
+        log_enable(true);
         CHECK(wanted ? !rc : rc == ERR_FORMAT);
         CHECK(!wanted || !*wanted || is(&read, "num_sms", wanted));
         CHECK(!wanted || *wanted || !plan_words_find(&read, "num_sms"));
@@ -130,9 +130,9 @@ static void names_of_files_follow_the_device_and_what_is_set(void)
         snprintf(set.name, sizeof(set.name), "%s", cases[i].name);
         job.sets = &set;
         job.set_count = 1;
-        log_only(false);
+        log_enable(false);
         rc = format_vllm_moe.file_name(&job, name);
-        log_only(true);
+        log_enable(true);
         CHECK(cases[i].file ? !rc && !strcmp(name, cases[i].file) : rc == ERR_ARGUMENT);
     }
 }

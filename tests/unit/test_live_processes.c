@@ -40,7 +40,7 @@ static void train_for_ever(const char *path, uint64_t seed)
 
     struct moetune_options options = options_with(1);
 
-    log_only(false);
+    log_enable(false);
     options.now_us = NULL;
     tuner = open_with(path, options);
     t = training_of(tuner, seed, 0.03);
@@ -100,7 +100,7 @@ static void a_plan_that_kills_the_process_is_given_up(void)
         int how = 0;
 
         if (!child) {
-            log_only(false);
+            log_enable(false);
             tuner = open_with(path, options_with(0.2));
             t = training_of(tuner, 1, 0.03);
             for (int i = 0; i < 4000; i++) {

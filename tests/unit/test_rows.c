@@ -222,10 +222,10 @@ static void wrong_capacities_are_refused_and_leave_the_output_alone(void)
     };
     uint64_t *rows = NULL;
 
-    log_only(false);
+    log_enable(false);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         CHECK(capacities_parse(bad[i], 3, 100, &rows) == ERR_ARGUMENT && !rows);
-    log_only(true);
+    log_enable(true);
 }
 
 static void the_key_is_the_mean_of_the_fullest_rank(void)

@@ -266,11 +266,11 @@ static void impossible_setups_are_refused(void)
     struct search_setup setup = { .shape = shared_by(1), .arms = &plan };
     struct search *search = NULL;
 
-    log_only(false);
+    log_enable(false);
     CHECK(search_open(search_find("guided"), &setup, &search) == ERR_ARGUMENT && !search);
     setup.arm_count = SEARCH_ARMS_MAX + 1;
     CHECK(search_open(search_find("guided"), &setup, &search) == ERR_ARGUMENT && !search);
-    log_only(true);
+    log_enable(true);
     CHECK(!search_find("best") && search_find("paper") && search_find("exhaustive"));
     search_close(NULL);
 }

@@ -7,9 +7,9 @@ static void is_refused_or_harmless(struct store *store, struct text t)
     struct import_result got = { 0 };
     int rc;
 
-    log_only(false);
+    log_enable(false);
     rc = take_in(store, t, &got);
-    log_only(true);
+    log_enable(true);
     CHECK(rc == OK || rc == ERR_FORMAT);
 }
 
@@ -31,9 +31,9 @@ static void every_flipped_byte_is_refused(void)
         char was = t.bytes[i];
 
         t.bytes[i] = (char)(was ^ (1 << draw(8)));
-        log_only(false);
+        log_enable(false);
         CHECK(take_in(store, t, &got) != OK || (i > 16 && names_twin_version(t.bytes + i)));
-        log_only(true);
+        log_enable(true);
         t.bytes[i] = was;
     }
     store_close(store);
@@ -48,9 +48,9 @@ static void every_cut_is_refused(void)
     for (size_t size = 0; size < t.size; size++) {
         struct import_result got = { 0 };
 
-        log_only(false);
+        log_enable(false);
         CHECK(take_in(store, (struct text){ t.bytes, size }, &got) == ERR_FORMAT);
-        log_only(true);
+        log_enable(true);
     }
     store_close(store);
     free(t.bytes);
@@ -180,9 +180,9 @@ static int with_lines(const char *a, const char *b, const char *c, const char *c
     CHECK(length > 0);
     t.size = (size_t)length;
     seal(t);
-    log_only(false);
+    log_enable(false);
     rc = take_in(store, t, &got);
-    log_only(true);
+    log_enable(true);
     store_close(store);
     free(t.bytes);
     return rc;

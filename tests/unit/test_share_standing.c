@@ -254,9 +254,9 @@ static void a_standing_that_ended_does_not_come_back_from_the_journal(void)
     put_entry(store, "r=1", false, "quick", 1);
     store_close(store);
     CHECK(truncate(path, 5000) == 0);
-    log_only(false);
+    log_enable(false);
     CHECK(store_open(path, STORE_RELAXED | STORE_REPAIR, &store) == OK);
-    log_only(true);
+    log_enable(true);
     CHECK(only_entry(store).plan.r == 1 && standing_of(store, &row) == 0);
     store_close(store);
     free(t.bytes);

@@ -66,9 +66,9 @@ static void ctas_carry_what_each_can_and_slow_products_down(void)
         CHECK(exchange_by_ns(&unlike, node, 1000000, cases[i].ctas, 1000000) ==
               exchange_by_ns(&unlike, node, 1000000, 0, 1000000));
     c.cta_gbs = 20;
-    log_only(false);
+    log_enable(false);
     CHECK(cluster_check_model(&c, "x") == ERR_FORMAT); /* library_ctas is missing */
-    log_only(true);
+    log_enable(true);
     c.library_ctas = 8;
     CHECK(cluster_check_model(&c, "x") == OK);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -157,7 +157,7 @@ static void any_damage_is_survived(void)
     static const char letters[] = "\"[]{}:,0123456789.-eE \n\\u\xff\0null";
     int taken = 0;
 
-    log_only(false);
+    log_enable(false);
     for (int round = 0; round < 20000; round++) {
         char text[2 * sizeof(sound) + 16];
         size_t length = (size_t)snprintf(text, sizeof(text), "%s%s", sound, sound);
@@ -180,7 +180,7 @@ static void any_damage_is_survived(void)
         taken += rc == OK;
         traffic_free(&t);
     }
-    log_only(true);
+    log_enable(true);
     CHECK(taken > 0 && taken < 10000); /* the reader is neither deaf nor blind */
 }
 

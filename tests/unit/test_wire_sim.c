@@ -137,9 +137,9 @@ static void an_exchange_takes_the_protocol_that_suits_its_size(void)
     c.half_between_kib = 100000 / 1024.0;
     c.ll_rate_percent = 25;
     CHECK(exchange_ns(&c, rail, 1000000) == 20000 + 110000);
-    log_only(false);
+    log_enable(false);
     CHECK(cluster_check_model(&c, "x") == ERR_FORMAT); /* ll_latency_percent is missing */
-    log_only(true);
+    log_enable(true);
     c.ll_latency_percent = 50;
     CHECK(cluster_check_model(&c, "x") == OK);
     CHECK(exchange_ns(&c, rail, 1000000) == 20000 + 110000); /* Simple */

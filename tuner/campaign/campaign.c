@@ -217,11 +217,11 @@ static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
         launch_on_stop(SIG_IGN);
     TRY(place_check_started(&c->setup->where, c->world));
     TRY(discover(c->world, c->setup->where.device, c->setup->where.ranks_per_node, &found));
-    log_only(is_rank_0);
+    log_enable(is_rank_0);
     rc = discovery_check(&found);
     if (!rc)
         rc = verb->prepare(verb->self, &found.cluster);
-    log_only(true);
+    log_enable(true);
     discovery_free(&found);
     TRY(world_settle(c->world, rc));
     return place_check_ready_started(&c->setup->where, c->world);
@@ -361,7 +361,7 @@ int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *
                                          : "a host is gone";
     int printed;
 
-    log_line_clear();
+    log_progress_clear();
     printed = run_end(&c->run, rc, rc == ERR_CUT ? why : NULL, true);
     if (!printed && (!rc || rc == ERR_CUT))
         printed = print(self);

@@ -35,10 +35,10 @@ static struct load *load_of(struct store *store, const struct moe_shape *shape,
     struct load *load = NULL;
     int rc = *e->load ? store_load_get(store, e->load, text, sizeof(text)) : ERR_FORMAT;
 
-    log_only(false);
+    log_enable(false);
     if (rc == OK || rc == UNSUPPORTED)
         rc = load_open_text(shape, 0, rc == OK ? text : e->load, &load);
-    log_only(true);
+    log_enable(true);
     if (rc || load_speeds(load))
         return load;
     load_close(load);
@@ -100,10 +100,10 @@ static int expire_if_moved(void *self, const struct entry_row *e)
     if (shape.shares == MOE_SHARES_EQUAL)
         return OK;
     was = load_of(expiry->store, &shape, e);
-    log_only(false);
+    log_enable(false);
     moved = load_open_speeds(&shape, expiry->cluster->rank_speeds_percent, &now) || !was ||
             !similar_speeds(load_speeds(was), load_speeds(now), shape.ranks);
-    log_only(true);
+    log_enable(true);
     load_close(was);
     load_close(now);
     return moved ? store_expire_loads(expiry->store, e->cluster, e->shape, e->window, e->bucket,

@@ -81,7 +81,7 @@ static void print_line(struct progress *p, int64_t now_ns)
     length = (int)strlen(line);
     utf8_clean(line, strlen(line), false);
     if (p->terminal) {
-        int before = log_line_columns(length);
+        int before = log_progress_columns(length);
 
         fprintf(stderr, "\r%s%*s", line, before > length ? before - length : 0, "");
     } else {

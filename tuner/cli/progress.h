@@ -1,6 +1,6 @@
 /* The progress of a sweep on standard error: one line that is rewritten on a terminal, or a plain
  * line every few seconds.  A message of fail() or note() takes the line's place.  Before anything
- * else is printed, call log_line_clear(). */
+ * else is printed, call log_progress_clear(). */
 #ifndef PROGRESS_H
 #define PROGRESS_H
 

@@ -681,13 +681,13 @@ int doctor_ranks(struct world *world, const struct discovery *d, struct findings
     if (!rc)
         rc = world_gather(world, &mine, conditions, sizeof(mine));
     if (!rc) {
-        log_only(world_topology(world)->rank == 0);
+        log_enable(world_topology(world)->rank == 0);
         if (discovery_check(d))
             findings_add(out, unequal, "programs: hosts differ, see the messages above");
         else
             findings_add(out, all_is_fine, "programs: the same moetune, %s and %s on every host",
                          d->cluster.comm_library, d->cluster.compute_library);
-        log_only(true);
+        log_enable(true);
         /* Each host is checked once, at its first rank: ranks of one host are neighbours. */
         for (uint32_t rank = 0, next_host; rank < d->ranks; rank = next_host) {
             next_host = rank + 1;

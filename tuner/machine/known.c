@@ -16,7 +16,7 @@ struct store *known_open(const char *path_or_null, unsigned flags)
     if (store_path(path_or_null, STORE_CONSULT | flags, path, sizeof(path)) ||
         store_read(path, &store))
         store = NULL;
-    log_only(log_before);
+    log_enable(log_before);
     return store;
 }
 

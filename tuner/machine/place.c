@@ -128,7 +128,7 @@ int place_check_started(const struct place_setup *s, const struct world *world)
     const struct topology *topology = world_topology(world);
     int rc;
 
-    log_only(topology->rank == 0); /* every rank finds the same fault in the same options */
+    log_enable(topology->rank == 0); /* every rank finds the same fault in the same options */
     rc = check_virtual(s);
     if (!rc && s->virtual.ranks && topology->ranks > 1)
         rc = fail(ERR_ARGUMENT, "--virtual-ranks is one process, but the launcher started %d",
@@ -136,7 +136,7 @@ int place_check_started(const struct place_setup *s, const struct world *world)
     if (!rc && s->ranks && s->ranks != (uint32_t)topology->ranks)
         rc = fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", s->ranks,
                   topology->ranks);
-    log_only(true);
+    log_enable(true);
     return rc;
 }
 

@@ -242,10 +242,10 @@ int explain_load(struct store *store, const struct moe_shape *shape, const struc
 
     if (rc < 0)
         return rc;
-    log_only(false);
+    log_enable(false);
     if (rc == OK && !load_open_text(shape, 0, text, &load))
         load_words_at(load, e->capacity, words);
-    log_only(true);
+    log_enable(true);
     load_close(load);
     if (*e->load)
         fprintf(to, "load     %s\n", UTF8_LINE(e->load));

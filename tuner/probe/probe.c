@@ -543,9 +543,9 @@ static double replay_ns(const struct cluster *cluster, const struct moe_shape *s
 
     snprintf(model.backend, sizeof(model.backend), "sim");
     cluster_remove_noise(&model);
-    log_only(false);
+    log_enable(false);
     modelled = !cluster_check_model(&model, "");
-    log_only(true);
+    log_enable(true);
     if (!modelled || worker_open_model(&model, 0, NULL, 0, &worker))
         return NAN;
     worker_do(worker, &layer, &reply);

@@ -422,7 +422,7 @@ static int tune_program(struct exec_protocol *v)
                                   .demands = v->demands,
                                   .demand_count = v->demand_count };
     rc = space ? tune_launches(&v->session, &setup, options, &v->report) : tune_live(v, &setup);
-    log_line_clear();
+    log_progress_clear();
     if (rc == ERR_LAUNCH && report->cluster)
         note("%s.  To go on: %s",
              v->session.progress.steps ? "what is measured is kept"

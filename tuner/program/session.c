@@ -138,7 +138,7 @@ static void copy_errors(struct session *s)
 
     while (s->standard_error &&
            (count = pread(fileno(s->standard_error), bytes, sizeof(bytes), s->copied_bytes)) > 0) {
-        log_line_clear();
+        log_progress_clear();
         fwrite(bytes, 1, (size_t)count, stderr);
         s->copied_bytes += count;
     }

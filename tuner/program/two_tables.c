@@ -582,7 +582,7 @@ static int run_comparison(struct program_comparison *t)
     /* If nothing was launched, both tables have the same plan in every bucket. */
     for (uint32_t bucket = 0; bucket < known_buckets(t) && !rc && !l->now.number; bucket++)
         rc = add_bucket(t, bucket);
-    log_line_clear();
+    log_progress_clear();
     return rc;
 }
 

@@ -164,10 +164,10 @@ static int add_trainer(const struct trace_replay *r, uint32_t run, struct policy
 
     cluster_format(&r->layer.cluster, cluster, sizeof(cluster));
     TRY(live_open(&setup, &live));
-    log_before = log_only(false); /* messages about drift are no news in a simulation */
+    log_before = log_enable(false); /* messages about drift are no news in a simulation */
     for (; step < steps && train_step(r, live, &noise, step, &ns); step++)
         out->ns += ns;
-    log_only(log_before);
+    log_enable(log_before);
     out->trials += (double)live_status(live).tried;
     live_close(live);
     return step == steps

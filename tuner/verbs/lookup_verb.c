@@ -114,7 +114,7 @@ static void explain_answer(const char *db, const struct moelookup_view *view,
     char path[PATH_MAX];
     int rc;
 
-    log_only(false);
+    log_enable(false);
     rc = store_path(db, STORE_CONSULT, path, sizeof(path));
     if (!rc)
         rc = store_read(path, &answered.store);
@@ -122,7 +122,7 @@ static void explain_answer(const char *db, const struct moelookup_view *view,
         (void)store_entries(answered.store, 0, 0, explain_entry, &answered);
         store_close(answered.store);
     }
-    log_only(true);
+    log_enable(true);
 }
 
 /* Whether an entry or a pin answered, and not only the default plan. */

@@ -76,9 +76,9 @@ static int probe_ranks(const struct tune_options *o, const struct launch_where *
         launch_end(&ranks, silent_s < SILENCE_S, how, sizeof(how));
         fclose(to);
         to = NULL;
-        log_only(false); /* errors in half a description would not help */
+        log_enable(false); /* errors in half a description would not help */
         rc = cluster_parse(text, "probe", out);
-        log_only(true);
+        log_enable(true);
         if (rc || !out->ranks)
             rc = fail(ERR_LAUNCH, "the ranks could not be probed%s%s", *how ? ": " : "", how);
         snprintf(out->backend, sizeof(out->backend), "sim");
@@ -93,9 +93,9 @@ static bool is_known(const struct cluster *model)
 {
     bool known;
 
-    log_only(false);
+    log_enable(false);
     known = !cluster_check_model(model, "probe");
-    log_only(true);
+    log_enable(true);
     return known;
 }
 
@@ -267,7 +267,7 @@ static int print_layers(const struct tune_request *r, const struct cluster *mode
         rc = worth_layer(model, real, progress, r, space, &l);
         if (rc)
             break;
-        log_line_clear();
+        log_progress_clear();
         t = tuning_time(&l, r->effort, steps_per_bucket);
         if (o->json)
             print_json(&l, space, &t, i == 0);
@@ -294,9 +294,9 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
 
     progress_open(&progress, o->setup.quiet, "the machine is probed");
     progress.deadline_ns = host_clock_ns() + (int64_t)(budget_s * 1e9);
-    log_only(!launch_is_later_rank()); /* all ranks of a launcher would report the same */
+    log_enable(!launch_is_later_rank()); /* all ranks of a launcher would report the same */
     rc = check_options(o);
-    log_only(true);
+    log_enable(true);
     TRY(rc);
     rc = o->setup.sim ? OK : place_find(&o->setup.where, &hosts, &where, &here);
     if (!rc && !o->setup.sim)

@@ -522,9 +522,9 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
     if (o->balance)
         TRY(balance_parse(o->balance, shape, balance));
     data.balance = o->balance ? balance : NULL;
-    log_only(is_printing(world, o)); /* every rank would report the same */
+    log_enable(is_printing(world, o)); /* every rank would report the same */
     rc = engine_check_steps(engine, graphs_steps_are(o->graphs));
-    log_only(true);
+    log_enable(true);
     TRY(rc);
     TRY(world_settle(world, load_open(shape, shape_window(shape), o->seed, &o->load, &load)));
     data.load = load_counts(load);
@@ -585,9 +585,9 @@ static int on_rank(struct world *world, const void *options)
 
     TRY(gpus_agree_device(world, o->where.device, &device));
     shape = shape_on(o, device, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
-    log_only(t->rank == 0); /* every rank would report the same error */
+    log_enable(t->rank == 0); /* every rank would report the same error */
     rc = check_options(o, &shape, (uint32_t)world_neighbours(world), plans, &count);
-    log_only(true);
+    log_enable(true);
     TRY(world_settle(world, rc));
     TRY(world_settle(world, fault_setup(t->rank)));
     /* Count the machine's cores before the engine binds to a share of them. */
