@@ -19,7 +19,7 @@ enum heat_cause heat_cause(const struct sample_row *s)
     return heat_lost_much(s->ns, s->lost_ns) ? CAUSE_OTHERS : CAUSE_HEAT;
 }
 
-static void widen(struct heat *h, uint32_t low_mhz, uint32_t high_mhz)
+static void widen_clock_range(struct heat *h, uint32_t low_mhz, uint32_t high_mhz)
 {
     if (!h->clock_low_mhz || (low_mhz && low_mhz < h->clock_low_mhz))
         h->clock_low_mhz = low_mhz;
@@ -30,18 +30,18 @@ static void widen(struct heat *h, uint32_t low_mhz, uint32_t high_mhz)
 void heat_add(struct heat *h, const struct sample_row *sample)
 {
     enum heat_cause cause = heat_cause(sample);
-    struct held_back *by = cause == CAUSE_OTHERS ? &h->disturbed : &h->throttled;
+    struct held_back *held_back = cause == CAUSE_OTHERS ? &h->disturbed : &h->throttled;
 
     h->steps++;
-    by->steps += cause != CAUSE_NONE;
-    by->set_aside += sample->gpu.throttled == SAMPLE_SET_ASIDE;
-    widen(h, sample->gpu.clock_mhz, sample->gpu.clock_mhz);
+    held_back->steps += cause != CAUSE_NONE;
+    held_back->set_aside += sample->gpu.throttled == SAMPLE_SET_ASIDE;
+    widen_clock_range(h, sample->gpu.clock_mhz, sample->gpu.clock_mhz);
 }
 
-static void add_held_back(struct held_back *to, const struct held_back *more)
+static void add_held_back(struct held_back *sum, const struct held_back *more)
 {
-    to->steps += more->steps;
-    to->set_aside += more->set_aside;
+    sum->steps += more->steps;
+    sum->set_aside += more->set_aside;
 }
 
 void heat_join(struct heat *h, const struct heat *more)
@@ -49,7 +49,7 @@ void heat_join(struct heat *h, const struct heat *more)
     h->steps += more->steps;
     add_held_back(&h->throttled, &more->throttled);
     add_held_back(&h->disturbed, &more->disturbed);
-    widen(h, more->clock_low_mhz, more->clock_high_mhz);
+    widen_clock_range(h, more->clock_low_mhz, more->clock_high_mhz);
 }
 
 uint64_t heat_counted(const struct heat *h)
@@ -95,7 +95,9 @@ void heat_others_text(const struct heat *h, char text[HEAT_TEXT_BYTES])
                  h->disturbed.set_aside, h->steps);
 }
 
+enum { WORRYING_PERCENT = 3 };
+
 bool heat_is_worrying(const struct heat *h)
 {
-    return 100 * h->throttled.steps > 3 * h->steps;
+    return 100 * h->throttled.steps > WORRYING_PERCENT * h->steps;
 }

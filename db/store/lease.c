@@ -18,13 +18,13 @@
 
 /* A file system whose locks do not reach other hosts lets two owners in. So an owner that touched
  * its file within this time counts as alive. */
-enum { ALIVE_S = 60 };
+enum { ALIVE_S = 60, OWNER_BYTES = 400 };
 
 static void read_owner(int fd, char *text, size_t size)
 {
-    ssize_t n = pread(fd, text, size - 1, 0);
+    ssize_t bytes = pread(fd, text, size - 1, 0);
 
-    text[n > 0 ? n : 0] = 0;
+    text[bytes > 0 ? bytes : 0] = 0;
     text[strcspn(text, "\n")] = 0;
 }
 
@@ -48,7 +48,7 @@ static bool lives_on_other_host(int fd, const char *owner)
 bool lease_is_held(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char owner[400];
+    char owner[OWNER_BYTES];
     long process = 0;
     bool held;
 
@@ -66,7 +66,7 @@ bool lease_is_held(const char *path)
 
 static int write_owner(int fd, const char *path)
 {
-    char host[256] = "?", text[400];
+    char host[256] = "?", text[OWNER_BYTES];
     int length;
 
     gethostname(host, sizeof(host) - 1);
@@ -81,7 +81,7 @@ static int write_owner(int fd, const char *path)
  * processes would not help. */
 static int fail_busy(const char *path, const char *owner)
 {
-    char mine[400], host[256] = "";
+    char mine[OWNER_BYTES], host[256] = "";
 
     gethostname(host, sizeof(host) - 1);
     snprintf(mine, sizeof(mine), "host %s process %ld ", host, (long)getpid());
@@ -95,7 +95,7 @@ static int fail_busy(const char *path, const char *owner)
 
 int lease_acquire(const char *path, const char *database, bool steal, struct lease *out)
 {
-    char owner[400];
+    char owner[OWNER_BYTES];
     int fd, rc;
 
     TRY(output_open(path, O_RDWR | O_NOFOLLOW, database, &fd));

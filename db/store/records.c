@@ -87,8 +87,8 @@ static sqlite3_stmt *find_statement(struct records *r, const char *verb, const c
 }
 
 /* Prepares a statement and caches it, unless it is cached already. */
-static int prepare(struct records *r, const char *verb, const char *key, const char *sql,
-                   sqlite3_stmt **out)
+static int prepare_cached(struct records *r, const char *verb, const char *key, const char *sql,
+                          sqlite3_stmt **out)
 {
     int slot = 0, code;
 
@@ -111,7 +111,7 @@ static int prepare(struct records *r, const char *verb, const char *key, const c
 int records_query(struct records *r, const char *sql, const int64_t *values, int count,
                   sqlite3_stmt **out)
 {
-    TRY(prepare(r, "query", sql, sql, out));
+    TRY(prepare_cached(r, "query", sql, sql, out));
     for (int i = 0; i < count; i++)
         sqlite3_bind_int64(*out, i + 1, values[i]);
     return OK;
@@ -136,7 +136,7 @@ int records_next_id(struct records *r, const char *table, int64_t *id)
     char sql[96];
 
     snprintf(sql, sizeof(sql), "SELECT coalesce(max(id), 0) + 1 FROM %s", table);
-    TRY(prepare(r, verb, table, sql, &s));
+    TRY(prepare_cached(r, verb, table, sql, &s));
     TRY(records_step(r, s));
     *id = sqlite3_column_int64(s, 0);
     sqlite3_reset(s);
@@ -186,8 +186,9 @@ static const struct insertion {
     const char *verb, *end;
 } replace = { "INSERT OR REPLACE", "" }, insert_new = { "INSERT", " ON CONFLICT DO NOTHING" };
 
-static void put_sql(const struct insertion *how, const char *table,
-                    const struct record_column *columns, size_t count, char *sql, size_t size)
+static void write_insertion_sql(const struct insertion *how, const char *table,
+                                const struct record_column *columns, size_t count, char *sql,
+                                size_t size)
 {
     size_t used = (size_t)snprintf(sql, size, "%s INTO %s(", how->verb, table);
 
@@ -200,16 +201,16 @@ static void put_sql(const struct insertion *how, const char *table,
 }
 
 /* Does not copy text: it lives until the step that follows. */
-static void bind_column(sqlite3_stmt *statement, int at, const struct record_column *c)
+static void bind_column(sqlite3_stmt *statement, int parameter, const struct record_column *c)
 {
     if (c->kind == COLUMN_INTEGER)
-        sqlite3_bind_int64(statement, at, c->integer);
-    else if (c->kind == COLUMN_REAL && c->real == c->real)
-        sqlite3_bind_double(statement, at, c->real);
+        sqlite3_bind_int64(statement, parameter, c->integer);
+    else if (c->kind == COLUMN_REAL && !isnan(c->real))
+        sqlite3_bind_double(statement, parameter, c->real);
     else if (c->kind == COLUMN_TEXT && c->text)
-        sqlite3_bind_text(statement, at, c->text, -1, SQLITE_STATIC);
+        sqlite3_bind_text(statement, parameter, c->text, -1, SQLITE_STATIC);
     else
-        sqlite3_bind_null(statement, at);
+        sqlite3_bind_null(statement, parameter);
 }
 
 /* Writes the finished line to the journal, and reports an error at once, while errno is its own. */
@@ -252,16 +253,16 @@ static int write_line(struct records *r, const char *table, const struct record_
     return write_finished_line(r);
 }
 
-static int insert(struct records *r, const struct insertion *how, const char *table,
-                  const struct record_column *columns, size_t count)
+static int insert_row(struct records *r, const struct insertion *how, const char *table,
+                      const struct record_column *columns, size_t count)
 {
     sqlite3_stmt *statement = find_statement(r, how->verb, table);
     char sql[2048];
     int code;
 
     if (!statement) {
-        put_sql(how, table, columns, count, sql, sizeof(sql));
-        TRY(prepare(r, how->verb, table, sql, &statement));
+        write_insertion_sql(how, table, columns, count, sql, sizeof(sql));
+        TRY(prepare_cached(r, how->verb, table, sql, &statement));
     }
     for (size_t i = 0; i < count; i++)
         bind_column(statement, (int)i + 1, &columns[i]);
@@ -276,7 +277,7 @@ int records_put(struct records *r, const char *table, const struct record_column
     int rc;
 
     TRY(begin_transaction(r));
-    rc = insert(r, &replace, table, columns, count);
+    rc = insert_row(r, &replace, table, columns, count);
     return rollback_on_error(r, rc ? rc : write_line(r, table, columns, count));
 }
 
@@ -310,7 +311,7 @@ int records_delete(struct records *r, const char *table, const char *where, cons
 
     TRY(begin_transaction(r));
     snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table, where);
-    TRY(prepare(r, table, where, sql, &statement));
+    TRY(prepare_cached(r, table, where, sql, &statement));
     for (int i = 0; i < count; i++)
         sqlite3_bind_int64(statement, i + 1, values[i]);
     code = sqlite3_step(statement);
@@ -331,34 +332,35 @@ struct row_columns {
     int plan_count;
 };
 
-static void columns_of(const struct row_table *table, const void *row, struct row_columns *to)
+static void row_to_columns(const struct row_table *table, const void *row, struct row_columns *out)
 {
     assert(table->count <= RECORD_COLUMNS_MAX);
-    to->plan_count = 0;
+    out->plan_count = 0;
     for (size_t i = 0; i < table->count; i++) {
         const struct row_field *f = &table->fields[i];
         const struct moe_plan *plan = (const void *)((const char *)row + f->offset);
-        char *text = to->plans[to->plan_count];
+        char *text = out->plans[out->plan_count];
 
         switch (f->kind) {
         case ROW_INTEGER:
         case ROW_BOOL:
-            to->columns[i] = (struct record_column)INTEGER(f->name, row_integer(f, row));
+            out->columns[i] = (struct record_column)INTEGER(f->name, row_integer(f, row));
             break;
         case ROW_REAL:
-            to->columns[i] = (struct record_column)REAL(f->name, row_real(f, row));
+            out->columns[i] = (struct record_column)REAL(f->name, row_real(f, row));
             break;
         case ROW_PLAN:
-            assert(to->plan_count < PLANS_MAX);
+            assert(out->plan_count < PLANS_MAX);
             if (plan->struct_size && moe_plan_format(plan, text, PLAN_TEXT_BYTES) > 0) {
-                to->columns[i] = (struct record_column)TEXT(f->name, text);
-                to->plan_count++;
+                out->columns[i] = (struct record_column)TEXT(f->name, text);
+                out->plan_count++;
             } else {
-                to->columns[i] = (struct record_column)TEXT(f->name, f->none);
+                out->columns[i] = (struct record_column)TEXT(f->name, f->none);
             }
             break;
         default:
-            to->columns[i] = (struct record_column)TEXT(f->name, row_text(f, row, ROW_EXACT, NULL));
+            out->columns[i] =
+                (struct record_column)TEXT(f->name, row_text(f, row, ROW_EXACT, NULL));
         }
     }
 }
@@ -367,7 +369,7 @@ int row_put(struct records *records, const struct row_table *table, const void *
 {
     struct row_columns c;
 
-    columns_of(table, row, &c);
+    row_to_columns(table, row, &c);
     return records_put(records, table->name, c.columns, table->count);
 }
 
@@ -377,12 +379,11 @@ int row_put_new(struct records *r, const struct row_table *table, const void *ro
     const char *id = table->fields[0].name;
     int rc;
 
-    columns_of(table, row, &c);
+    row_to_columns(table, row, &c);
     TRY(begin_transaction(r));
-    c.columns[0] =
-        (struct record_column){ .name = id, .kind = COLUMN_TEXT }; /* NULL: SQLite chooses the next
-                                                                    * id */
-    rc = insert(r, &insert_new, table->name, c.columns, table->count);
+    /* A text that is NULL: SQLite chooses the next id. */
+    c.columns[0] = (struct record_column){ .name = id, .kind = COLUMN_TEXT };
+    rc = insert_row(r, &insert_new, table->name, c.columns, table->count);
     if (!rc && !sqlite3_changes(r->db))
         return UNSUPPORTED;
     c.columns[0] = (struct record_column)INTEGER(id, sqlite3_last_insert_rowid(r->db));
@@ -414,7 +415,7 @@ int row_select(struct records *records, const struct row_query *q, sqlite3_stmt 
         if (!text_add(sql, sizeof(sql), " FROM %s %s", table, q->rest))
             return fail(ERR_ARGUMENT, "%s", sql);
     }
-    TRY(prepare(records, table, q->rest, sql, out));
+    TRY(prepare_cached(records, table, q->rest, sql, out));
     for (int i = 0; i < q->key_count; i++)
         sqlite3_bind_int64(*out, i + 1, q->keys[i]);
     return OK;
@@ -425,27 +426,28 @@ void row_read(const struct row_table *table, sqlite3_stmt *s, int column, void *
     memset(row, 0, table->row_bytes);
     for (size_t i = 0; i < table->count; i++) {
         const struct row_field *f = &table->fields[i];
-        int at = column + (int)i, word = 0;
-        char *to = (char *)row + f->offset;
+        int field_column = column + (int)i, word = 0;
+        char *member = (char *)row + f->offset;
         const char *text;
 
         switch (f->kind) {
         case ROW_INTEGER:
-        case ROW_BOOL: row_set_integer(f, row, sqlite3_column_int64(s, at)); continue;
+        case ROW_BOOL: row_set_integer(f, row, sqlite3_column_int64(s, field_column)); continue;
         case ROW_REAL:
-            *(double *)(void *)to =
-                sqlite3_column_type(s, at) == SQLITE_NULL ? NAN : sqlite3_column_double(s, at);
+            *(double *)(void *)member = sqlite3_column_type(s, field_column) == SQLITE_NULL
+                                            ? NAN
+                                            : sqlite3_column_double(s, field_column);
             continue;
-        default: text = (const char *)sqlite3_column_text(s, at);
+        default: text = (const char *)sqlite3_column_text(s, field_column);
         }
         if (f->kind == ROW_ENUM) {
             while (f->words[word + 1] && strcmp(f->words[word], text ? text : "") != 0)
                 word++;
             row_set_integer(f, row, word);
         } else if (f->kind != ROW_PLAN) {
-            text_put(to, f->bytes, "%s", text ? text : "");
-        } else if (!text || plan_parse(text, (struct moe_plan *)(void *)to)) {
-            memset(to, 0, f->bytes);
+            text_put(member, f->bytes, "%s", text ? text : "");
+        } else if (!text || plan_parse(text, (struct moe_plan *)(void *)member)) {
+            memset(member, 0, f->bytes);
         }
     }
 }
@@ -490,14 +492,14 @@ int row_list(struct records *records, const struct row_query *query, struct row_
 
 /* ---- Replay. */
 
-enum { NAME_BYTES = 32 };
+enum { NAME_BYTES = 32, DELETION_VALUES_MAX = 8 };
 
 /* One line of the journal: a row of `table`, or a deletion from the table `delete`. */
 struct record_line {
     char table[NAME_BYTES], delete[NAME_BYTES], where[192];
     char names[RECORD_COLUMNS_MAX][NAME_BYTES];
     struct record_column columns[RECORD_COLUMNS_MAX];
-    int64_t values[8];
+    int64_t values[DELETION_VALUES_MAX];
     size_t count;
     int value_count;
 };
@@ -533,7 +535,7 @@ static int read_member(void *self, const struct json_value *v)
     struct record_line *line = self;
     const struct {
         const char *key;
-        char *to;
+        char *text;
         size_t bytes;
     } texts[] = { { "table", line->table, sizeof(line->table) },
                   { "delete", line->delete, sizeof(line->delete) },
@@ -548,11 +550,11 @@ static int read_member(void *self, const struct json_value *v)
             continue;
         if (v->kind != JSON_STRING || v->length >= texts[i].bytes)
             return ERR_FORMAT;
-        memcpy(texts[i].to, v->value, v->length + 1);
+        memcpy(texts[i].text, v->value, v->length + 1);
         return OK;
     }
     if (*line->delete) {
-        if (line->value_count == 8 || v->kind != JSON_NUMBER)
+        if (line->value_count == DELETION_VALUES_MAX || v->kind != JSON_NUMBER)
             return ERR_FORMAT;
         line->values[line->value_count++] = strtoll(v->value, NULL, 10);
         return OK;
@@ -561,46 +563,48 @@ static int read_member(void *self, const struct json_value *v)
 }
 
 /* Only deletions that this program writes are carried out. */
-static const char *const deletions[] = {
+static const char *const known_deletions[] = {
     RECORDS_RANGE,    RECORDS_BUCKET,     RECORDS_SAMPLES,  RECORDS_KINDS, RECORDS_OVERLAP,
     RECORDS_IMPORTED, RECORDS_ENTRY_PLAN, RECORDS_PIN_PLAN, NULL,
 };
 
-static const char *const tables[] = { "meta",
-                                      "fingerprint",
-                                      "fingerprint_field",
-                                      "space",
-                                      "shape",
-                                      "run",
-                                      "trial",
-                                      "sample",
-                                      "entry",
-                                      "history",
-                                      "override",
-                                      "import_log",
-                                      "standing",
-                                      "load",
-                                      "phase",
-                                      "verification",
-                                      "launch",
-                                      "fixed",
-                                      NULL };
+/* A table stands after the tables that its rows refer to. */
+static const char *const journal_tables[] = { "meta",
+                                              "fingerprint",
+                                              "fingerprint_field",
+                                              "space",
+                                              "shape",
+                                              "run",
+                                              "trial",
+                                              "sample",
+                                              "entry",
+                                              "history",
+                                              "override",
+                                              "import_log",
+                                              "standing",
+                                              "load",
+                                              "phase",
+                                              "verification",
+                                              "launch",
+                                              "fixed",
+                                              NULL };
 
 static int apply_line(struct records *r, const struct record_line *line)
 {
-    int table = word_find(tables, *line->delete ? line->delete : line->table);
-    int deletion = word_find(deletions, line->where);
+    int table = word_find(journal_tables, *line->delete ? line->delete : line->table);
+    int deletion = word_find(known_deletions, line->where);
     sqlite3_stmt *statement;
     char sql[2048];
     int code;
 
     if (table < 0 || (*line->delete ? deletion < 0 : !line->count))
         return ERR_FORMAT;
-    TRY(schema_make(r->db, r->path, tables[table]));
+    TRY(schema_make(r->db, r->path, journal_tables[table]));
     if (*line->delete)
-        return records_delete(r, tables[table], deletions[deletion], line->values,
+        return records_delete(r, journal_tables[table], known_deletions[deletion], line->values,
                               line->value_count);
-    put_sql(&replace, tables[table], line->columns, line->count, sql, sizeof(sql));
+    write_insertion_sql(&replace, journal_tables[table], line->columns, line->count, sql,
+                        sizeof(sql));
     code = sqlite3_prepare_v2(r->db, sql, -1, &statement, NULL);
     if (code != SQLITE_OK)
         return ERR_FORMAT;
@@ -630,7 +634,7 @@ int records_replay(struct records *r, const char *journal, size_t *lines, size_t
 {
     FILE *file = fopen(journal, "r");
     char *text = NULL;
-    size_t room = 0;
+    size_t text_bytes = 0;
     ssize_t length;
     bool was_enabled, rolled_back = false;
     int rc;
@@ -639,15 +643,15 @@ int records_replay(struct records *r, const char *journal, size_t *lines, size_t
     if (!file)
         return fail(ERR_IO, "%s: %s", journal, strerror(errno));
     rc = begin_transaction(r);
-    was_enabled = log_only(false); /* bad lines are counted, without a message for each */
-    while (!rc && !rolled_back && (length = getline(&text, &room, file)) > 0) {
+    was_enabled = log_enable(false); /* bad lines are counted, without a message for each */
+    while (!rc && !rolled_back && (length = getline(&text, &text_bytes, file)) > 0) {
         *lines += 1;
         if (replay_line(r, text, (size_t)length))
             *skipped += 1;
-        rolled_back = sqlite3_get_autocommit(r->db); /* SQLite took everything back: the lines that
-                                                      * follow would lack the rows before them */
+        /* If SQLite took everything back, later lines would lack the rows before them. */
+        rolled_back = sqlite3_get_autocommit(r->db);
     }
-    log_only(was_enabled);
+    log_enable(was_enabled);
     if (rolled_back)
         rc = fail(ERR_IO, "%s cannot be rebuilt: no room, or the disk fails", r->path);
     free(text);
@@ -671,12 +675,13 @@ static int write_rows(struct records *r, const char *table)
             const char *name = sqlite3_column_name(row, i);
             int type = sqlite3_column_type(row, i);
 
-            columns[i] =
-                type == SQLITE_INTEGER
-                    ? (struct record_column)INTEGER(name, sqlite3_column_int64(row, i))
-                : type == SQLITE_FLOAT
-                    ? (struct record_column)REAL(name, sqlite3_column_double(row, i))
-                    : (struct record_column)TEXT(name, (const char *)sqlite3_column_text(row, i));
+            if (type == SQLITE_INTEGER)
+                columns[i] = (struct record_column)INTEGER(name, sqlite3_column_int64(row, i));
+            else if (type == SQLITE_FLOAT)
+                columns[i] = (struct record_column)REAL(name, sqlite3_column_double(row, i));
+            else
+                columns[i] =
+                    (struct record_column)TEXT(name, (const char *)sqlite3_column_text(row, i));
         }
         rc = write_line(r, table, columns, (size_t)count);
         code = SQLITE_OK;
@@ -691,9 +696,9 @@ int records_write_all(struct records *r, FILE *to)
     int rc = OK;
 
     r->journal = to;
-    for (int i = 0; tables[i] && !rc; i++)
-        if (schema_has(r->db, "main", tables[i]))
-            rc = write_rows(r, tables[i]);
+    for (int i = 0; journal_tables[i] && !rc; i++)
+        if (schema_has(r->db, "main", journal_tables[i]))
+            rc = write_rows(r, journal_tables[i]);
     r->journal = journal;
     return rc;
 }

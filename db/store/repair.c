@@ -48,6 +48,9 @@ static const struct rule {
 };
 enum { RULE_COUNT = sizeof(rules) / sizeof(rules[0]) };
 
+/* Which tables a step of the repair is about. */
+enum rule_choice { RULES_OF_NOUNS, ALL_RULES };
+
 static bool is_cluster(const char *text)
 {
     struct cluster cluster;
@@ -107,12 +110,12 @@ static void call_predicate(sqlite3_context *context, int count, sqlite3_value **
 {
     bool (*const *makes_sense)(const char *) = sqlite3_user_data(context);
     const char *text = (const char *)sqlite3_value_text(values[0]);
-    bool whole = text && strlen(text) == (size_t)sqlite3_value_bytes(values[0]);
-    bool was_enabled = log_only(false);
+    bool has_no_zero_byte = text && strlen(text) == (size_t)sqlite3_value_bytes(values[0]);
+    bool was_enabled = log_enable(false);
 
     (void)count;
-    sqlite3_result_int(context, whole && (*makes_sense)(text));
-    log_only(was_enabled);
+    sqlite3_result_int(context, has_no_zero_byte && (*makes_sense)(text));
+    log_enable(was_enabled);
 }
 
 static int add_functions(struct records *r)
@@ -152,6 +155,8 @@ int repair_check(struct records *r)
     return OK;
 }
 
+enum { SET_ASIDE_MAX = 9999 }; /* store_open() leaves room for a number of four digits */
+
 int repair_set_aside(const char *path, char *to, size_t size)
 {
     char target[PATH_MAX], rollback[PATH_MAX + 16];
@@ -159,7 +164,7 @@ int repair_set_aside(const char *path, char *to, size_t size)
     /* If the path is a symbolic link, the damaged file is the one behind it. */
     if (!realpath(path, target))
         return fail(ERR_IO, "%s cannot be set aside: %s", path, strerror(errno));
-    for (int i = 1; i < 10000; i++) {
+    for (int i = 1; i <= SET_ASIDE_MAX; i++) {
         if (snprintf(to, size, "%s.damaged-%d", target, i) >= (int)size)
             return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
         if (!link(target, to)) {
@@ -193,9 +198,9 @@ void repair_put_back(const char *path, const char *aside)
 }
 
 /* Copies the rows that another database has and this one lacks, as far as they can be read. */
-static void fill_gaps(struct records *r, const char *other, bool nouns)
+static void fill_gaps(struct records *r, const char *other, enum rule_choice choice)
 {
-    bool was_enabled = log_only(false);
+    bool was_enabled = log_enable(false);
 
     if (!access(other, R_OK) && !schema_attach(r->db, other)) {
         for (int i = 0; i < RULE_COUNT; i++) {
@@ -207,20 +212,21 @@ static void fill_gaps(struct records *r, const char *other, bool nouns)
             snprintf(sql, sizeof(sql),
                      "INSERT OR IGNORE INTO main.%s SELECT * FROM source.%s WHERE NOT (%s)",
                      rules[i].table, rules[i].table, rules[i].senseless);
-            if (rules[i].noun || !nouns)
+            if (rules[i].noun || choice == ALL_RULES)
                 schema_run(r->db, r->path, sql);
         }
         schema_run(r->db, r->path, "DETACH source");
     }
-    log_only(was_enabled);
+    log_enable(was_enabled);
 }
 
-static int leave_out_senseless(struct records *r, bool nouns, int *count)
+static int leave_out_senseless(struct records *r, enum rule_choice choice, int *count)
 {
     char sql[512];
 
     for (int i = 0; i < RULE_COUNT; i++) {
-        if ((nouns && !rules[i].noun) || !schema_has(r->db, "main", rules[i].table))
+        if ((choice == RULES_OF_NOUNS && !rules[i].noun) ||
+            !schema_has(r->db, "main", rules[i].table))
             continue;
         snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", rules[i].table, rules[i].senseless);
         TRY(schema_run(r->db, r->path, sql));
@@ -242,6 +248,7 @@ int repair_journal(struct records *r)
 int repair_fill(struct records *r, const char *aside, size_t *skipped)
 {
     char journal[PATH_MAX], snapshot[PATH_MAX];
+    enum rule_choice missing;
     size_t lines = 0;
     int senseless = 0;
 
@@ -251,10 +258,12 @@ int repair_fill(struct records *r, const char *aside, size_t *skipped)
     if (!access(journal, F_OK))
         TRY(records_replay(r, journal, &lines, skipped));
     TRY(add_functions(r));
-    TRY(leave_out_senseless(r, true, &senseless));
-    fill_gaps(r, snapshot, lines > *skipped);
-    fill_gaps(r, aside, lines > *skipped);
-    TRY(leave_out_senseless(r, false, &senseless));
+    TRY(leave_out_senseless(r, RULES_OF_NOUNS, &senseless));
+    /* A journal that was used knows which rows were deleted. Then only nouns are copied. */
+    missing = lines > *skipped ? RULES_OF_NOUNS : ALL_RULES;
+    fill_gaps(r, snapshot, missing);
+    fill_gaps(r, aside, missing);
+    TRY(leave_out_senseless(r, ALL_RULES, &senseless));
     TRY(schema_show_plans(r->db, r->path));
     note("%s is rebuilt from %zu lines of %s; %zu could not be used", r->path, lines, journal,
          *skipped);

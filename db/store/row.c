@@ -24,16 +24,17 @@ const struct row_field *row_view_next(const struct row_table *table, const char 
                                       char name[ROW_NAME_BYTES])
 {
     const char *word = *view;
-    int length = (int)strcspn(word, " "), name_length = (int)strcspn(word, " =");
+    int word_length = (int)strcspn(word, " "), name_length = (int)strcspn(word, " =");
     const struct row_field *field;
 
-    if (!length)
+    if (!word_length)
         return NULL;
     text_put(name, ROW_NAME_BYTES, "%.*s", name_length, word);
     field = row_field(table, name);
-    if (name_length < length)
-        text_put(name, ROW_NAME_BYTES, "%.*s", length - name_length - 1, word + name_length + 1);
-    *view += length + (word[length] == ' ');
+    if (name_length < word_length)
+        text_put(name, ROW_NAME_BYTES, "%.*s", word_length - name_length - 1,
+                 word + name_length + 1);
+    *view += word_length + (word[word_length] == ' ');
     return field;
 }
 
@@ -44,30 +45,30 @@ static const void *value_of(const struct row_field *field, const void *row)
 
 int64_t row_integer(const struct row_field *field, const void *row)
 {
-    int64_t wide = 0;
-    uint32_t narrow;
+    int64_t value64 = 0;
+    uint32_t value32;
 
     if (field->kind == ROW_BOOL)
         return *(const bool *)value_of(field, row);
-    if (field->bytes == sizeof(wide)) {
-        memcpy(&wide, value_of(field, row), sizeof(wide));
-        return wide;
+    if (field->bytes == sizeof(value64)) {
+        memcpy(&value64, value_of(field, row), sizeof(value64));
+        return value64;
     }
-    memcpy(&narrow, value_of(field, row), sizeof(narrow));
-    return narrow;
+    memcpy(&value32, value_of(field, row), sizeof(value32));
+    return value32;
 }
 
 void row_set_integer(const struct row_field *field, void *row, int64_t value)
 {
-    void *to = (char *)row + field->offset;
-    uint32_t narrow = (uint32_t)value;
+    void *member = (char *)row + field->offset;
+    uint32_t value32 = (uint32_t)value;
 
     if (field->kind == ROW_BOOL)
-        *(bool *)to = value != 0;
+        *(bool *)member = value != 0;
     else if (field->bytes == sizeof(value))
-        memcpy(to, &value, sizeof(value));
+        memcpy(member, &value, sizeof(value));
     else
-        memcpy(to, &narrow, sizeof(narrow));
+        memcpy(member, &value32, sizeof(value32));
 }
 
 double row_real(const struct row_field *field, const void *row)
@@ -202,15 +203,16 @@ static int text_order(const char *a, const char *b)
 
 int row_order(const struct row_table *table, const char *from, const void *a, const void *b)
 {
-    size_t first = (size_t)(row_field(table, from) - table->fields);
+    size_t first_field = (size_t)(row_field(table, from) - table->fields);
     int order = 0;
 
     for (size_t i = 0; i < table->count && !order; i++) {
-        const struct row_field *f = &table->fields[(first + i) % table->count];
-        char x[ROW_VALUE_BYTES], y[ROW_VALUE_BYTES];
+        const struct row_field *f = &table->fields[(first_field + i) % table->count];
+        char text_a[ROW_VALUE_BYTES], text_b[ROW_VALUE_BYTES];
 
         if (f->since)
-            order = text_order(row_text(f, a, ROW_EXACT, x), row_text(f, b, ROW_EXACT, y));
+            order =
+                text_order(row_text(f, a, ROW_EXACT, text_a), row_text(f, b, ROW_EXACT, text_b));
     }
     return order;
 }

@@ -13,9 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Plans, shapes and clusters are stored as text, their only form; capacities and times as numbers.
- * New columns stand last, because rows are copied by position. */
-static const char *const version_13[] = {
+/* Four names in SQL are older than the words of this program, and files keep them: `fingerprint` is
+ * a cluster, `shape` a layer, `window` the width of the buckets, `override` a pin.
+ *
+ * Plans, layers and clusters are stored as text; capacities and times as numbers. New columns stand
+ * last, because rows are copied by position. */
+
+/* The tables as the first release had them. */
+static const char *const first_tables[] = {
     "CREATE TABLE meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT;",
     /* Clusters. here: the program has run on this cluster. */
     "CREATE TABLE fingerprint(id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE,"
@@ -49,9 +54,11 @@ static const char *const version_13[] = {
     "  throttled INTEGER NOT NULL DEFAULT 0, lost_ns INTEGER NOT NULL DEFAULT 0,"
     "  run INTEGER NOT NULL DEFAULT 0, load TEXT NOT NULL DEFAULT '') STRICT;",
     "CREATE INDEX sample_trial ON sample(trial);",
-    /* The dictionary. tier: who measured the entry. throttled: how many samples behind it were
-     * disturbed. other: the best plan that moves weights where this plan moves tokens, or the
-     * reverse. */
+    /* The dictionary; struct entry_row explains all columns. search_winner: the plan that the
+     * search found fastest, before it was compared with the default. bound: upper bound of the loss
+     * against the best plan, as a share. reason: why the search stopped. tier: who measured the
+     * entry. throttled: how many samples behind it were disturbed. other: the best plan that moves
+     * weights where this plan moves tokens, or the reverse. no_other: no such plan can run here. */
     "CREATE TABLE entry(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
     "  shape INTEGER NOT NULL, run INTEGER NOT NULL, window INTEGER NOT NULL,"
     "  bucket INTEGER NOT NULL, capacity INTEGER NOT NULL, plan TEXT NOT NULL, runner_up TEXT,"
@@ -103,10 +110,10 @@ static const char *const version_13[] = {
     NULL
 };
 
-/* likely: the plan that is probably better, where nothing is proven. goes: how often undecided
- * buckets were continued because somebody asked again. more_s: how many more seconds a decision is
- * expected to take. */
-static const char *const version_14[] = {
+/* Columns that version 14 added. likely: the plan that is probably better, where nothing is proven.
+ * goes: how often undecided buckets were continued because somebody asked again. more_s: how many
+ * more seconds a decision is expected to take. */
+static const char *const added_columns[] = {
     "ALTER TABLE entry ADD COLUMN likely TEXT;",
     "ALTER TABLE entry ADD COLUMN likely_gain REAL;",
     "ALTER TABLE entry ADD COLUMN likely_chance REAL;",
@@ -130,13 +137,14 @@ static const char make_fixed[] =
     "  plans TEXT NOT NULL, whole INTEGER NOT NULL, price REAL, price_low REAL, price_high REAL,"
     "  PRIMARY KEY(fingerprint, shape, window)) STRICT;";
 
-/* The view for persons. It stores nothing, so every migration makes it anew. */
+/* The view for persons. It stores nothing, so every migration makes it anew. Rows of declared
+ * spaces have no capacities, so c_from and c_to are NULL there. */
 #define DICTIONARY(plan)                                                                           \
     "DROP VIEW IF EXISTS dictionary;"                                                              \
     "CREATE VIEW dictionary AS SELECT"                                                             \
     "  (SELECT value FROM fingerprint_field f"                                                     \
     "     WHERE f.fingerprint = e.fingerprint AND f.name = 'device') AS device,"                   \
-    "  s.text AS layer, e.bucket AS bucket," /* Not for spaces. */                                 \
+    "  s.text AS layer, e.bucket AS bucket,"                                                       \
     "  iif(s.text LIKE '% space=%', NULL, e.bucket * e.window) AS c_from,"                         \
     "  iif(s.text LIKE '% space=%', NULL, (e.bucket + 1) * e.window - 1) AS c_to, " plan           \
     " AS plan,"                                                                                    \
@@ -153,7 +161,7 @@ static const char make_fixed[] =
     "  FROM entry e JOIN shape s ON s.id = e.shape"                                                \
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;"
 
-const char *const *const schema_steps[] = { version_13, version_14, NULL };
+const char *const *const schema_steps[] = { first_tables, added_columns, NULL };
 
 const char *const schema_published[] = { "meta",   "fingerprint", "fingerprint_field",
                                          "space",  "shape",       "run",
@@ -195,11 +203,17 @@ static bool has_file_beside(const char *path, const char *ending)
            !access(other, F_OK);
 }
 
+/* SQLite keeps application_id, the most significant byte first, at this byte of a file. */
+enum { APPLICATION_ID_OFFSET = 68 };
+
 bool schema_is_ours(const char *path)
 {
-    char mark[4] = "";
+    static const char moetune_mark[] = { 'm', 'o', 'e', 't' }; /* STORE_APPLICATION as bytes */
+    char mark[sizeof(moetune_mark)] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool marked = fd >= 0 && pread(fd, mark, 4, 68) == 4 && !memcmp(mark, "moet", 4);
+    bool marked = fd >= 0 &&
+                  pread(fd, mark, sizeof(mark), APPLICATION_ID_OFFSET) == (ssize_t)sizeof(mark) &&
+                  !memcmp(mark, moetune_mark, sizeof(mark));
 
     if (fd >= 0)
         close(fd);
@@ -254,70 +268,75 @@ int schema_run(sqlite3 *db, const char *path, const char *sql)
 
 int schema_ask(sqlite3 *db, const char *path, const char *sql, char *answer, size_t size)
 {
-    sqlite3_stmt *s = NULL;
-    int code = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
 
     if (code == SQLITE_OK)
-        code = sqlite3_step(s);
-    text_put(answer, size, "%s", code == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : "");
-    sqlite3_finalize(s);
+        code = sqlite3_step(statement);
+    text_put(answer, size, "%s",
+             code == SQLITE_ROW ? (const char *)sqlite3_column_text(statement, 0) : "");
+    sqlite3_finalize(statement);
     return schema_status(db, code, path, "cannot be read");
 }
 
 int schema_check(sqlite3 *db, const char *path, int *version)
 {
-    char application[32], found[32], tables[32];
+    char application_id[32], user_version[32], table_count[32];
 
-    TRY(schema_ask(db, path, "PRAGMA application_id", application, sizeof(application)));
-    TRY(schema_ask(db, path, "PRAGMA user_version", found, sizeof(found)));
-    TRY(schema_ask(db, path, "SELECT count(*) FROM sqlite_schema", tables, sizeof(tables)));
-    *version = atoi(tables) ? atoi(found) : 0;
-    if (atoi(application) != STORE_APPLICATION && atoi(tables))
+    TRY(schema_ask(db, path, "PRAGMA application_id", application_id, sizeof(application_id)));
+    TRY(schema_ask(db, path, "PRAGMA user_version", user_version, sizeof(user_version)));
+    TRY(schema_ask(db, path, "SELECT count(*) FROM sqlite_schema", table_count,
+                   sizeof(table_count)));
+    *version = atoi(table_count) ? atoi(user_version) : 0;
+    if (atoi(application_id) != STORE_APPLICATION && atoi(table_count))
         return fail(ERR_CORRUPT,
                     "%s is a database of some other program; it is left as it is: choose another "
                     "file with --db",
                     path);
-    if (atoi(tables) && !*version)
+    if (atoi(table_count) && !*version)
         return schema_damaged(path, "it has tables, but no version");
     if (*version && *version < STORE_OLDEST)
         return fail(ERR_CORRUPT,
                     "%s is from before moetune's first release (tables of version %d; this moetune "
                     "reads versions from %d on); it is left as it is",
                     path, *version, STORE_OLDEST);
-    if (atoi(found) > STORE_VERSION)
+    if (atoi(user_version) > STORE_VERSION)
         return fail(ERR_CORRUPT,
                     "%s is from a newer moetune (tables of version %d; this moetune reads versions "
                     "up to %d); it is left as it is",
-                    path, atoi(found), STORE_VERSION);
+                    path, atoi(user_version), STORE_VERSION);
     return OK;
 }
 
 int schema_show_plans(sqlite3 *db, const char *path)
 {
-    char wanted[8];
+    char must_change[8];
 
+    /* '!' follows the blank, so the range has every key that begins with "entry ". */
     TRY(schema_ask(db, path,
                    "SELECT EXISTS(SELECT 1 FROM meta WHERE k BETWEEN 'entry ' AND 'entry!')"
                    " AND NOT EXISTS(SELECT 1 FROM sqlite_schema"
                    "                WHERE name = 'dictionary' AND sql LIKE '%FROM meta%')",
-                   wanted, sizeof(wanted)));
-    return atoi(wanted) ? schema_run(db, path, DICTIONARY(SCHEMA_ENTRY_PLAN("e"))) : OK;
+                   must_change, sizeof(must_change)));
+    return atoi(must_change) ? schema_run(db, path, DICTIONARY(SCHEMA_ENTRY_PLAN("e"))) : OK;
 }
 
 int schema_migrate(sqlite3 *db, const char *path, int version, int target,
                    const char *const *const *steps)
 {
+    int reached = version ? version : STORE_OLDEST - 1; /* the first step makes STORE_OLDEST */
     char sql[128];
     int rc;
 
     if (version == target)
         return OK;
     TRY(schema_run(db, path, "BEGIN EXCLUSIVE"));
-    steps += version ? version - STORE_OLDEST + 1 : 0;
-    version = version ? version : STORE_OLDEST - 1;
-    for (rc = OK; version < target && !rc; version++, steps++)
-        for (size_t i = 0; (*steps)[i] && !rc; i++)
-            rc = schema_run(db, path, (*steps)[i]);
+    for (rc = OK; reached < target && !rc; reached++) {
+        const char *const *statements = steps[reached + 1 - STORE_OLDEST];
+
+        for (size_t i = 0; statements[i] && !rc; i++)
+            rc = schema_run(db, path, statements[i]);
+    }
     if (!rc)
         rc = schema_run(db, path, DICTIONARY("e.plan"));
     if (!rc)

@@ -53,8 +53,10 @@ int store_standing_get(struct store *store, int64_t cluster, int64_t shape, uint
                        struct standing_row *out)
 {
     const int64_t keys[] = { cluster, shape, window };
-    const struct row_query query = { &standing_table, NULL,
-                                     "WHERE fingerprint=?1 AND shape=?2 AND window=?3", keys, 3 };
+    const struct row_query query = { .table = &standing_table,
+                                     .rest = "WHERE fingerprint=?1 AND shape=?2 AND window=?3",
+                                     .keys = keys,
+                                     .key_count = 3 };
 
     return row_find(&store->records, &query, out);
 }
@@ -111,7 +113,7 @@ bool fixed_is_all(const struct fixed_row *row)
 {
     size_t count = *row->axes != 0;
 
-    for (const char *at = row->axes; (at = strchr(at, ',')); at++)
+    for (const char *comma = row->axes; (comma = strchr(comma, ',')); comma++)
         count++;
     return count == plan_axis_count;
 }
@@ -129,8 +131,10 @@ int store_fixed_get(struct store *store, int64_t cluster, int64_t shape, uint32_
                     struct fixed_row *out)
 {
     const int64_t keys[] = { cluster, shape, window };
-    const struct row_query query = { &fixed_table, NULL,
-                                     "WHERE fingerprint=?1 AND shape=?2 AND window=?3", keys, 3 };
+    const struct row_query query = { .table = &fixed_table,
+                                     .rest = "WHERE fingerprint=?1 AND shape=?2 AND window=?3",
+                                     .keys = keys,
+                                     .key_count = 3 };
 
     if (!schema_has(store->records.db, "main", fixed_table.name))
         return UNSUPPORTED;
@@ -164,25 +168,25 @@ bool standing_is_one_plan(const struct standing_row *row)
 const char *standing_text(const struct standing_row *row, const struct moe_plan *default_plan,
                           char room[STANDING_TEXT_BYTES])
 {
-    const struct gain *first = isnan(row->gain.value) ? &row->static_gain : &row->gain;
+    const struct gain *main_gain = isnan(row->gain.value) ? &row->static_gain : &row->gain;
     const char *verdict;
-    char words[DECLARATION_PLAN_BYTES], over_default[80], over_static[64 + PLAN_TEXT_BYTES],
-        always[16 + PLAN_TEXT_BYTES];
+    char launch_words[DECLARATION_PLAN_BYTES], over_default[80], over_static[64 + PLAN_TEXT_BYTES],
+        best_static[16 + PLAN_TEXT_BYTES];
 
-    snprintf(always, sizeof(always), "always %s",
+    snprintf(best_static, sizeof(best_static), "always %s",
              row->static_plan.struct_size ? PLAN_TEXT(&row->static_plan) : "one plan");
     gain_text(&row->gain,
               default_plan->space &&
                       *declaration_launch_words(declaration_find(default_plan->space),
-                                                default_plan->choice, words)
+                                                default_plan->choice, launch_words)
                   ? "the default launch"
                   : "the default",
               over_default, sizeof(over_default));
-    gain_text(&row->static_gain, always, over_static, sizeof(over_static));
+    gain_text(&row->static_gain, best_static, over_static, sizeof(over_static));
     if (*over_default && *over_static && plan_equal(&row->static_plan, default_plan))
         snprintf(over_static, sizeof(over_static), "which is the best single plan, too");
     else if (standing_is_one_plan(row))
-        snprintf(over_static, sizeof(over_static), "the same as %s", always);
+        snprintf(over_static, sizeof(over_static), "the same as %s", best_static);
     if (row->given_up || (row->gain.low == 0 && row->gain.high == 0)) {
         snprintf(room, STANDING_TEXT_BYTES, "%s: the default plan stands everywhere",
                  row->given_up ? "Given up as slower over the whole table"
@@ -194,9 +198,9 @@ const char *standing_text(const struct standing_row *row, const struct moe_plan 
         return room;
     }
     verdict = "No gain is certain:";
-    if (first->low > 0)
+    if (main_gain->low > 0)
         verdict = "Saves";
-    else if (first->high < 0)
+    else if (main_gain->high < 0)
         verdict = "Loses time:";
     snprintf(room, STANDING_TEXT_BYTES, "%s%s %s%s%s",
              row->launches == 1 ? "In this launch of the ranks: " : "", verdict, over_default,
@@ -206,25 +210,25 @@ const char *standing_text(const struct standing_row *row, const struct moe_plan 
 
 char *standing_lines(char *text)
 {
-    static const char *const first[] = { "default, ", "default launch, " };
+    static const char *const first_lines[] = { "default, ", "default launch, " };
 
-    for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
-        char *second = strstr(text, first[i]);
+    for (size_t i = 0; i < sizeof(first_lines) / sizeof(first_lines[0]); i++) {
+        char *found = strstr(text, first_lines[i]);
 
-        if (second)
-            second[strlen(first[i]) - 1] = '\n';
+        if (found)
+            found[strlen(first_lines[i]) - 1] = '\n';
     }
     return text;
 }
 
-struct search_for_later {
+struct later_search {
     const struct standing_row *row;
     bool found;
 };
 
-static int note_later(void *self, const struct entry_row *e)
+static int note_later_entry(void *self, const struct entry_row *e)
 {
-    struct search_for_later *s = self;
+    struct later_search *s = self;
 
     s->found |= e->window == s->row->window && !e->inferred && e->decided_s > s->row->decided_s;
     return OK;
@@ -232,9 +236,9 @@ static int note_later(void *self, const struct entry_row *e)
 
 int standing_is_current(struct store *store, const struct standing_row *row, bool *current)
 {
-    struct search_for_later later = { row, false };
+    struct later_search later = { .row = row };
 
-    TRY(store_entries(store, row->cluster, row->shape, note_later, &later));
+    TRY(store_entries(store, row->cluster, row->shape, note_later_entry, &later));
     *current = row->decided_s && !later.found;
     return OK;
 }
@@ -255,13 +259,13 @@ int standing_current(struct store *store, int64_t cluster, int64_t shape, uint32
 }
 
 /* A table that takes a million times the default's time was never measured. */
-static const double gain_least = -1e6;
+static const double smallest_gain = -1e6;
 
 static bool is_interval(const struct gain *g)
 {
     if (isnan(g->value))
         return isnan(g->low) && isnan(g->high);
-    return g->low >= gain_least && g->low <= g->value && g->value <= g->high && g->high <= 1;
+    return g->low >= smallest_gain && g->low <= g->value && g->value <= g->high && g->high <= 1;
 }
 
 struct standing_fault standing_fault(const struct standing_row *row)
@@ -316,9 +320,10 @@ int store_verification(struct store *store, const struct verification_row *row)
 
 int store_verifications(struct store *store, int64_t cluster, struct row_list *out)
 {
-    const struct row_query query = { &verification_table, NULL,
-                                     "WHERE fingerprint=?1 ORDER BY shape, window, bucket",
-                                     &cluster, 1 };
+    const struct row_query query = { .table = &verification_table,
+                                     .rest = "WHERE fingerprint=?1 ORDER BY shape, window, bucket",
+                                     .keys = &cluster,
+                                     .key_count = 1 };
 
     return row_list(&store->records, &query, out);
 }

@@ -24,7 +24,7 @@ int store_beside(const char *path, const char *ending, char out[PATH_MAX])
 }
 
 /* Makes the file before SQLite does, which would give it another mode than all other files here. */
-static int make_file(const char *path)
+static int make_missing_file(const char *path)
 {
     int fd;
 
@@ -35,7 +35,7 @@ static int make_file(const char *path)
     return OK;
 }
 
-enum { BUSY_MS = 5000 };
+enum { BUSY_MS = 5000 }; /* how long SQLite waits for another program */
 
 static int open_file(struct store *store, const char *path, int flags)
 {
@@ -121,9 +121,9 @@ static int make_snapshot(const char *path, const char *temporary)
     if (!rc)
         rc = copy_published(db, path, temporary);
     if (!rc) {
-        was_enabled = log_only(false);
+        was_enabled = log_enable(false);
         rc = schema_ask(db, temporary, "PRAGMA integrity_check(1)", answer, sizeof(answer));
-        log_only(was_enabled);
+        log_enable(was_enabled);
         if (rc || strcmp(answer, "ok") != 0)
             rc = fail(ERR_IO, "%s is damaged right after it was written; the old snapshot stays",
                       temporary);
@@ -164,45 +164,45 @@ static int check_file(struct store *store, int *version)
 }
 
 /* Checks that every table can be read and published. *version 0: the file is empty. */
-static int check_sound(struct store *store, int *version)
+static int check_every_table(struct store *store, int *version)
 {
-    bool was_enabled = log_only(false);
+    bool was_enabled = log_enable(false);
     int rc = open_file(store, store->path, SQLITE_OPEN_READWRITE);
 
     if (!rc)
         rc = check_file(store, version);
     if (!rc && *version)
         rc = migrate_file(store, *version);
-    log_only(was_enabled);
+    log_enable(was_enabled);
     if (rc || !*version)
         return rc;
     TRY(repair_check(&store->records));
-    log_only(false);
+    log_enable(false);
     rc = make_snapshot(store->path, ":memory:");
-    log_only(was_enabled);
+    log_enable(was_enabled);
     return rc && rc != ERR_NOMEM
                ? fail(ERR_CORRUPT, "%s is damaged (it could not be published)", store->path)
                : rc;
 }
 
-static int fill_anew(struct store *store, const char *aside, size_t *skipped)
+static int fill_new_database(struct store *store, const char *aside, size_t *skipped)
 {
-    TRY(make_file(store->path));
+    TRY(make_missing_file(store->path));
     TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
     TRY(migrate_file(store, 0));
     return repair_fill(&store->records, aside, skipped);
 }
 
-static int rebuild(struct store *store)
+static int rebuild_database(struct store *store)
 {
-    char aside[PATH_MAX] = "", journal[PATH_MAX], old[PATH_MAX];
+    char aside[PATH_MAX] = "", journal[PATH_MAX], old_journal[PATH_MAX];
     size_t skipped;
     int rc;
 
     TRY(store_beside(store->path, ".journal", journal));
     if (!access(store->path, F_OK))
         TRY(repair_set_aside(store->path, aside, sizeof(aside)));
-    rc = fill_anew(store, aside, &skipped);
+    rc = fill_new_database(store, aside, &skipped);
     if (rc) {
         /* Half a database would pass for a sound one, and no later repair would fill it. */
         records_close(&store->records);
@@ -210,7 +210,7 @@ static int rebuild(struct store *store)
         return rc;
     }
     if (skipped)
-        TRY(repair_set_aside(journal, old, sizeof(old)));
+        TRY(repair_set_aside(journal, old_journal, sizeof(old_journal)));
     return repair_journal(&store->records);
 }
 
@@ -226,30 +226,30 @@ static bool has_journal(const struct store *store)
 static bool is_of_another_version(struct store *store, int version)
 {
     char answer[512] = "";
-    bool was_enabled = log_only(false);
+    bool was_enabled = log_enable(false);
 
     if (version && (version < STORE_OLDEST || version > STORE_VERSION))
         (void)schema_ask(store->records.db, store->path, "PRAGMA quick_check(1)", answer,
                          sizeof(answer));
-    log_only(was_enabled);
+    log_enable(was_enabled);
     return !strcmp(answer, "ok");
 }
 
 /* Rebuilds a damaged database. One that is missing or empty beside a journal counts as damaged. */
-static int repair(struct store *store)
+static int repair_if_damaged(struct store *store)
 {
     bool relaxed = store->records.relaxed;
     int version = 0, rc;
 
     if (!schema_is_ours(store->path))
         return OK;
-    rc = check_sound(store, &version);
+    rc = check_every_table(store, &version);
     if (is_of_another_version(store, version))
         rc = OK; /* opening it prints the reason */
     else if (rc != ERR_BUSY && rc != ERR_NOMEM && (rc || (!version && has_journal(store)))) {
         records_close(&store->records);
         store->records.relaxed = relaxed;
-        rc = rebuild(store);
+        rc = rebuild_database(store);
     }
     records_close(&store->records);
     store->records.relaxed = relaxed;
@@ -263,8 +263,8 @@ static int open_for_writing(struct store *store, unsigned flags)
 
     store->records.relaxed = (flags & STORE_RELAXED) != 0;
     if (flags & STORE_REPAIR)
-        TRY(repair(store));
-    TRY(make_file(store->path));
+        TRY(repair_if_damaged(store));
+    TRY(make_missing_file(store->path));
     TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
     TRY(check_file(store, &version));
     TRY(migrate_file(store, version));
@@ -283,14 +283,14 @@ static int open_for_writing(struct store *store, unsigned flags)
 }
 
 /* Checks that the path can be a database, so that no file is made beside anything else. */
-static int check_place(const char *path)
+static int check_is_regular_file(const char *path)
 {
     struct stat info;
-    bool there = !stat(path, &info);
+    bool exists = !stat(path, &info);
 
-    if (there && S_ISDIR(info.st_mode))
+    if (exists && S_ISDIR(info.st_mode))
         return fail(ERR_IO, "%s is a folder: name a file in it", path);
-    if (there && !S_ISREG(info.st_mode))
+    if (exists && !S_ISREG(info.st_mode))
         return fail(ERR_IO, "%s is no regular file: it is left as it is", path);
     return OK;
 }
@@ -300,7 +300,7 @@ static int new_store(const char *path, struct store **out)
     struct store *store;
     const char *prefix;
 
-    TRY(check_place(path));
+    TRY(check_is_regular_file(path));
     store = calloc(1, sizeof(*store));
     if (!store)
         return fail(ERR_NOMEM, "a store");
@@ -318,27 +318,27 @@ static int new_store(const char *path, struct store **out)
 
 int store_open(const char *path, unsigned flags, struct store **out)
 {
-    size_t name_most = NAME_MAX - strlen(".damaged-9999");
+    size_t name_bytes_max = NAME_MAX - strlen(".damaged-9999");
     struct store *store = NULL;
-    char owner[PATH_MAX], beside[PATH_MAX];
+    char owner[PATH_MAX], other_file[PATH_MAX];
     const char *slash, *name;
     int rc;
 
     TRY(new_store(path, &store));
     slash = strrchr(store->path, '/');
     name = slash ? slash + 1 : store->path;
-    /* The files beside the database have longer names. Better no run than one whose table has no
-     * place. */
-    if (strlen(name) > name_most) {
+    /* The files other_file the database have longer names. Better no run than one whose table has
+     * no place. */
+    if (strlen(name) > name_bytes_max) {
         rc = fail(ERR_ARGUMENT, "%.60s...: a database's name has at most %zu letters", name,
-                  name_most);
+                  name_bytes_max);
         goto out;
     }
     /* Report now that a file has no place, and not after everything is measured. */
-    TRY_OUT(store_beside(store->path, ".journal", beside));
-    TRY_OUT(output_check(beside));
-    TRY_OUT(store_beside(store->path, ".published", beside));
-    TRY_OUT(output_check(beside));
+    TRY_OUT(store_beside(store->path, ".journal", other_file));
+    TRY_OUT(output_check(other_file));
+    TRY_OUT(store_beside(store->path, ".published", other_file));
+    TRY_OUT(output_check(other_file));
     TRY_OUT(store_beside(store->path, ".owner", owner));
     TRY_OUT(lease_acquire(owner, store->path, (flags & STORE_STEAL) != 0, &store->lease));
     TRY_OUT(open_for_writing(store, flags));
@@ -353,17 +353,17 @@ out:
  * file. */
 static int migrate_in_memory(struct store *store, int version)
 {
-    sqlite3_backup *copy;
+    sqlite3_backup *backup;
     sqlite3 *memory;
     int code = sqlite3_open(":memory:", &memory);
 
-    copy =
+    backup =
         code == SQLITE_OK ? sqlite3_backup_init(memory, "main", store->records.db, "main") : NULL;
-    if (copy) {
-        sqlite3_backup_step(copy, -1);
-        code = sqlite3_backup_finish(copy);
+    if (backup) {
+        sqlite3_backup_step(backup, -1);
+        code = sqlite3_backup_finish(backup);
     }
-    if (!copy || code != SQLITE_OK) {
+    if (!backup || code != SQLITE_OK) {
         sqlite3_close(memory);
         return fail(ERR_IO, "%s cannot be read", store->path);
     }
@@ -382,7 +382,7 @@ static int finish_reading(struct store *store, int rc, struct store **out)
     return rc;
 }
 
-static int read_one(const char *path, struct store **out)
+static int read_database(const char *path, struct store **out)
 {
     struct store *store = NULL;
     int version = 0, rc;
@@ -420,10 +420,10 @@ int store_dry_run(const char *path, struct store **out)
 static bool cannot_be_read_now(const char *path)
 {
     struct store *store = NULL;
-    bool was_enabled = log_only(false);
-    int rc = read_one(path, &store);
+    bool was_enabled = log_enable(false);
+    int rc = read_database(path, &store);
 
-    log_only(was_enabled);
+    log_enable(was_enabled);
     store_close(store);
     return rc == ERR_IO || rc == ERR_BUSY;
 }
@@ -442,8 +442,8 @@ int store_read(const char *path, struct store **out)
         return UNSUPPORTED;
     }
     if (has_snapshot && (access(path, F_OK) || cannot_be_read_now(path)))
-        return read_one(snapshot, out);
-    return read_one(path, out);
+        return read_database(snapshot, out);
+    return read_database(path, out);
 }
 
 void store_close(struct store *store)
@@ -487,8 +487,9 @@ int store_check_named(const char *path, const char *by)
     return fail(ERR_IO, "there is no %s, which %s names: moetune tune writes it", path, by);
 }
 
-/* Returns the database that --db or a variable names, and in *by which of them; NULL: none does. */
-static const char *named_database(const char *given, const char **by)
+/* Returns the database that --db or a variable names, and in *source which of them; NULL: none
+ * does. */
+static const char *named_database(const char *given, const char **source)
 {
     const struct {
         const char *name, *value;
@@ -498,7 +499,7 @@ static const char *named_database(const char *given, const char **by)
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (names[i].value && *names[i].value) {
-            *by = names[i].name;
+            *source = names[i].name;
             return names[i].value;
         }
     return NULL;
@@ -528,20 +529,20 @@ static int modelled_database(char *path, size_t size)
 
 int store_path(const char *given, unsigned use, char *path, size_t size)
 {
-    const char *by = NULL, *named = named_database(given, &by);
+    const char *source = NULL, *named = named_database(given, &source);
     bool modelled = (use & STORE_MODELLED) && !given;
     int length = named ? snprintf(path, size, "%s", named) : default_database(path, size);
 
     if (length < 0)
         return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; give --db FILE");
     if (modelled && length < (int)size) {
-        TRY(check_place(path));
+        TRY(check_is_regular_file(path));
         length = modelled_database(path, size);
     }
     if (length >= (int)size)
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
     switch (use & ~(unsigned)STORE_MODELLED) {
-    case STORE_TO_READ: return named && !modelled ? store_check_named(path, by) : OK;
+    case STORE_TO_READ: return named && !modelled ? store_check_named(path, source) : OK;
     case STORE_TO_WRITE: return make_folders(path);
     default: return OK;
     }

@@ -145,15 +145,16 @@ static const double undecided_loss = 0.02;
 
 bool entry_is_undecided(const struct entry_row *entry)
 {
-    static const char *const open_words[] = { "default", "likely", "incumbent" };
-    bool open = false;
+    static const char *const undecided_words[] = { "default", "likely", "incumbent" };
+    bool may_be_undecided = false;
 
     if (entry_is(entry, ENTRY_TIE) || entry->likely.struct_size)
         return true;
-    for (size_t i = 0; i < sizeof(open_words) / sizeof(open_words[0]); i++)
-        open |= !strcmp(entry->decision, open_words[i]);
+    for (size_t i = 0; i < sizeof(undecided_words) / sizeof(undecided_words[0]); i++)
+        may_be_undecided |= !strcmp(entry->decision, undecided_words[i]);
     /* A plan that is proven faster than the default may not be the best, but it is a decision. */
-    return open && !entry->inferred && !(entry->gain.low > 0) && entry->bound > undecided_loss;
+    return may_be_undecided && !entry->inferred && !(entry->gain.low > 0) &&
+           entry->bound > undecided_loss;
 }
 
 bool entry_leaves_more(const struct entry_row *a, const struct entry_row *b)
@@ -184,30 +185,30 @@ const char *entry_left_text(const struct entry_row *entry, char room[LEFT_TEXT_B
 {
     double percent = 100 * (1 - 1 / (1 + entry->bound));
     int digits = percent < 9.95 ? 1 : 0;
-    double least = digits ? 0.1 : 1;
+    double step = digits ? 0.1 : 1;
 
     *room = 0;
     if (percent > 90)
         text_put(room, LEFT_TEXT_BYTES, "what is left is not known");
     else if (!isnan(percent)) /* rounded up, except for rounding errors */
         text_put(room, LEFT_TEXT_BYTES, "at most %.*f %% is left", digits,
-                 fmax(least, least * ceil(percent / least - 1e-6)));
+                 fmax(step, step * ceil(percent / step - 1e-6)));
     return room;
 }
 
 /* ---- Reading. */
 
-/* Finds whether the entry is unsound. *shape caches the layer *known (0: none), because consecutive
+/* Sets entry->fault. *shape caches the layer *cached (0: none), because consecutive
  * entries mostly share it. */
-static int find_fault(struct store *store, struct entry_row *e, int64_t *known,
-                      struct moe_shape *shape)
+static int set_fault(struct store *store, struct entry_row *e, int64_t *cached,
+                     struct moe_shape *shape)
 {
     struct standing_row standing;
     int rc = UNSUPPORTED;
 
-    if (*known != e->shape)
+    if (*cached != e->shape)
         TRY(store_shape_get(store, e->shape, shape));
-    *known = e->shape;
+    *cached = e->shape;
     if (!strcmp(e->decision, "static"))
         rc = store_standing_get(store, e->cluster, e->shape, e->window, &standing);
     if (rc < 0)
@@ -216,26 +217,29 @@ static int find_fault(struct store *store, struct entry_row *e, int64_t *known,
     return OK;
 }
 
-static int find_own_fault(struct store *store, struct entry_row *e)
+static int set_fault_alone(struct store *store, struct entry_row *e)
 {
     struct moe_shape shape;
-    int64_t known = 0;
+    int64_t cached = 0;
 
-    return find_fault(store, e, &known, &shape);
+    return set_fault(store, e, &cached, &shape);
 }
 
 int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                     uint32_t bucket, struct entry_row *out)
 {
     const int64_t keys[] = { cluster, shape, window, bucket };
-    const struct row_query query = { &entry_table, NULL, "WHERE " RECORDS_BUCKET, keys, 4 };
+    const struct row_query query = {
+        .table = &entry_table, .rest = "WHERE " RECORDS_BUCKET, .keys = keys, .key_count = 4
+    };
 
     TRY(row_find(&store->records, &query, out));
-    return find_own_fault(store, out);
+    return set_fault_alone(store, out);
 }
 
 /* Reads the known entry of the same bucket. */
-static int find_known(struct store *store, const struct entry_row *entry, struct entry_row *out)
+static int find_entry_of_bucket(struct store *store, const struct entry_row *entry,
+                                struct entry_row *out)
 {
     return store_entry_get(store, entry->cluster, entry->shape, entry->window, entry->bucket, out);
 }
@@ -244,20 +248,21 @@ int store_entries(struct store *store, int64_t cluster, int64_t shape,
                   int (*each)(void *self, const struct entry_row *entry), void *self)
 {
     const int64_t keys[] = { cluster, shape };
-    const struct row_query query = { &entry_table, NULL,
-                                     "WHERE (fingerprint=?1 OR ?1=0) AND (shape=?2 OR ?2=0)"
-                                     " ORDER BY fingerprint, shape, window, bucket",
-                                     keys, 2 };
+    const struct row_query query = { .table = &entry_table,
+                                     .rest = "WHERE (fingerprint=?1 OR ?1=0) AND (shape=?2 OR ?2=0)"
+                                             " ORDER BY fingerprint, shape, window, bucket",
+                                     .keys = keys,
+                                     .key_count = 2 };
     struct row_list list;
-    struct moe_shape judged;
-    int64_t known = 0;
+    struct moe_shape cached_shape;
+    int64_t cached = 0;
     int rc = OK;
 
     TRY(row_list(&store->records, &query, &list));
     for (size_t i = 0; i < list.count && !rc; i++) {
         struct entry_row *entry = (struct entry_row *)list.rows + i;
 
-        rc = find_fault(store, entry, &known, &judged);
+        rc = set_fault(store, entry, &cached, &cached_shape);
         rc = rc ? rc : each(self, entry);
     }
     free(list.rows);
@@ -266,7 +271,7 @@ int store_entries(struct store *store, int64_t cluster, int64_t shape,
 
 int store_history(struct store *store, struct row_list *out)
 {
-    const struct row_query query = { &history_table, .rest = "ORDER BY id DESC" };
+    const struct row_query query = { .table = &history_table, .rest = "ORDER BY id DESC" };
 
     return row_list(&store->records, &query, out);
 }
@@ -334,19 +339,19 @@ static int put_row_with_plan(struct store *store, const struct row_table *table,
                              struct moe_plan *plan, int64_t shape, const struct own_plan *in_meta,
                              int (*put)(struct records *, const struct row_table *, const void *))
 {
-    const struct moe_plan own = *plan;
-    bool counted = false;
+    const struct moe_plan original = *plan;
+    bool is_unknown = false; /* to older libraries */
     struct moe_shape layer;
 
-    if (own.r && own.e == MOE_SPARSE) {
+    if (original.r && original.e == MOE_SPARSE) {
         TRY(store_shape_get(store, shape, &layer));
-        counted = plan_is_counted(&own, &layer);
+        is_unknown = plan_is_counted(&original, &layer);
     }
-    if (counted)
+    if (is_unknown)
         *plan = plan_default(&layer);
     TRY(put(&store->records, table, row));
     TRY(delete_own_plan(store, in_meta));
-    return counted ? put_own_plan(store, in_meta, table->name, &own) : OK;
+    return is_unknown ? put_own_plan(store, in_meta, table->name, &original) : OK;
 }
 
 /* ---- Writing. */
@@ -377,7 +382,7 @@ int store_entry_put(struct store *store, const struct entry_row *entry, const ch
     struct entry_row old = *entry;
     int rc;
 
-    TRY(find_own_fault(store, &old));
+    TRY(set_fault_alone(store, &old));
     if (old.fault && !entry->stale)
         return fail(ERR_WRONG, "bucket %u, %s (%s): \"%s\" %s: the entry is not written",
                     entry->bucket, PLAN_TEXT(&entry->plan), entry->decision, old.fault->field,
@@ -386,7 +391,7 @@ int store_entry_put(struct store *store, const struct entry_row *entry, const ch
     rc = put_entry(store, entry, 0);
     if (rc != UNSUPPORTED)
         return rc;
-    TRY(find_known(store, entry, &old));
+    TRY(find_entry_of_bucket(store, entry, &old));
     if (why)
         TRY(put_history(store, &old, why));
     return put_entry(store, entry, old.id);
@@ -410,7 +415,7 @@ int effort_rank(const char *effort)
     return word_find(effort_words, effort) + 1;
 }
 
-static int compare(int64_t a, int64_t b)
+static int compare_numbers(int64_t a, int64_t b)
 {
     return (a > b) - (a < b);
 }
@@ -420,14 +425,14 @@ static int compare(int64_t a, int64_t b)
  * other sites do. */
 static int compare_entries(const struct entry_row *a, const struct entry_row *b)
 {
-    int order = compare(b->fault != NULL, a->fault != NULL);
+    int order = compare_numbers(b->fault != NULL, a->fault != NULL);
 
-    order = order ? order : compare(b->tier, a->tier);
-    order = order ? order : compare(b->stale, a->stale);
-    order = order ? order : compare(entry_is(b, ENTRY_CUT), entry_is(a, ENTRY_CUT));
-    order = order ? order : compare(effort_rank(a->effort), effort_rank(b->effort));
-    order = order ? order : compare(a->decided_s, b->decided_s);
-    order = order ? order : compare(a->samples, b->samples);
+    order = order ? order : compare_numbers(b->tier, a->tier);
+    order = order ? order : compare_numbers(b->stale, a->stale);
+    order = order ? order : compare_numbers(entry_is(b, ENTRY_CUT), entry_is(a, ENTRY_CUT));
+    order = order ? order : compare_numbers(effort_rank(a->effort), effort_rank(b->effort));
+    order = order ? order : compare_numbers(a->decided_s, b->decided_s);
+    order = order ? order : compare_numbers(a->samples, b->samples);
     return order ? order : row_order(&entry_table, "plan", a, b);
 }
 
@@ -441,7 +446,7 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
     *outcome = MERGE_ADDED;
     if (rc != UNSUPPORTED)
         return rc;
-    TRY(find_known(store, entry, known));
+    TRY(find_entry_of_bucket(store, entry, known));
     TRY(store_shape_get(store, entry->shape, &shape));
     /* Judges both by their own numbers alone, because the standing that is there depends on the
      * order of imports. */
@@ -526,26 +531,29 @@ int store_launches(struct store *store, int64_t cluster, int64_t shape, uint32_t
                    struct row_list *out)
 {
     const int64_t keys[] = { cluster, shape, window };
-    const struct row_query query = { &launch_table, NULL,
-                                     "WHERE fingerprint=?1 AND shape=?2 AND window=?3"
-                                     " ORDER BY launch, bucket",
-                                     keys, 3 };
+    const struct row_query query = { .table = &launch_table,
+                                     .rest = "WHERE fingerprint=?1 AND shape=?2 AND window=?3"
+                                             " ORDER BY launch, bucket",
+                                     .keys = keys,
+                                     .key_count = 3 };
 
     *out = (struct row_list){ NULL, 0 };
     return has_launches(store) ? row_list(&store->records, &query, out) : OK;
 }
 
-static int find_launch(struct store *store, const struct launch_row *of, struct launch_row *out)
+static int find_launch(struct store *store, const struct launch_row *wanted, struct launch_row *out)
 {
-    const int64_t keys[] = { of->cluster, of->shape, of->window, of->bucket };
-    const struct row_query query = { &launch_table, NULL, "WHERE " RECORDS_BUCKET, keys, 4 };
+    const int64_t keys[] = { wanted->cluster, wanted->shape, wanted->window, wanted->bucket };
+    const struct row_query query = {
+        .table = &launch_table, .rest = "WHERE " RECORDS_BUCKET, .keys = keys, .key_count = 4
+    };
     struct row_list rows = { NULL, 0 };
     int rc = UNSUPPORTED;
 
     if (has_launches(store))
         TRY(row_list(&store->records, &query, &rows));
     EACH_ROW (launch_row, row, rows)
-        if (!strcmp(row->launch, of->launch)) {
+        if (!strcmp(row->launch, wanted->launch)) {
             *out = *row;
             rc = OK;
         }
@@ -557,16 +565,16 @@ int store_launch_merge(struct store *store, const struct launch_row *row, bool *
 {
     const int64_t keys[] = { row->cluster, row->shape, row->window };
     struct launch_row known;
-    sqlite3_stmt *own;
+    sqlite3_stmt *measured_here;
     int rc;
 
     *placed = false;
     TRY(records_query(&store->records,
                       "SELECT 1 FROM entry WHERE fingerprint=?1 AND shape=?2 AND window=?3"
                       " AND tier<>'imported' LIMIT 1",
-                      keys, 3, &own));
-    rc = records_step(&store->records, own);
-    sqlite3_reset(own);
+                      keys, 3, &measured_here));
+    rc = records_step(&store->records, measured_here);
+    sqlite3_reset(measured_here);
     if (rc != UNSUPPORTED)
         return rc;
     rc = find_launch(store, row, &known);
@@ -586,25 +594,28 @@ struct entry_expiry {
     const char *why, *load; /* load NULL: entries of any load */
 };
 
-static int make_stale(void *self, const struct entry_row *entry)
+static int make_entry_stale(void *self, const struct entry_row *entry)
 {
-    const struct entry_expiry *x = self;
+    const struct entry_expiry *expiry = self;
     struct entry_row stale = *entry;
 
-    if (entry->stale || (x->window && entry->window != x->window) || entry->bucket < x->first ||
-        entry->bucket > x->last || (x->load && !strcmp(entry->load, x->load)))
+    if (entry->stale || (expiry->window && entry->window != expiry->window) ||
+        entry->bucket < expiry->first || entry->bucket > expiry->last ||
+        (expiry->load && !strcmp(entry->load, expiry->load)))
         return OK;
     stale.stale = true;
-    return store_entry_put(x->store, &stale, x->why);
+    return store_entry_put(expiry->store, &stale, expiry->why);
 }
 
 int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t first, uint32_t last, const char *why)
 {
     const int64_t range[] = { cluster, shape, window, first, last };
-    struct entry_expiry expiry = { store, window, first, last, why, NULL };
+    struct entry_expiry expiry = {
+        .store = store, .window = window, .first = first, .last = last, .why = why
+    };
 
-    TRY(store_entries(store, cluster, shape, make_stale, &expiry));
+    TRY(store_entries(store, cluster, shape, make_entry_stale, &expiry));
     TRY(records_delete(&store->records, "sample", RECORDS_SAMPLES, range, 5));
     TRY(records_delete(&store->records, "phase", RECORDS_SAMPLES, range, 5));
     TRY(end_launches(store, range));
@@ -614,9 +625,14 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 int store_expire_loads(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                        uint32_t first, uint32_t last, const char *load)
 {
-    struct entry_expiry expiry = { store, window, first, last, "another load", load };
+    struct entry_expiry expiry = { .store = store,
+                                   .window = window,
+                                   .first = first,
+                                   .last = last,
+                                   .why = "another load",
+                                   .load = load };
 
-    return store_entries(store, cluster, shape, make_stale, &expiry);
+    return store_entries(store, cluster, shape, make_entry_stale, &expiry);
 }
 
 /* ---- Pins. */
@@ -650,10 +666,12 @@ int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint
                        uint32_t first, uint32_t last, uint32_t *count)
 {
     const int64_t range[] = { cluster, shape, window, first, last };
-    const struct row_query overlaps = { &override_table, NULL,
-                                        "WHERE " RECORDS_OVERLAP
-                                        " ORDER BY fingerprint, shape, window, first_bucket",
-                                        range, 5 };
+    const struct row_query overlaps = { .table = &override_table,
+                                        .rest =
+                                            "WHERE " RECORDS_OVERLAP
+                                            " ORDER BY fingerprint, shape, window, first_bucket",
+                                        .keys = range,
+                                        .key_count = 5 };
     struct row_list list;
     int rc = OK;
 
@@ -690,7 +708,7 @@ int store_override_add(struct store *store, struct override_row *row)
 
 int store_overrides(struct store *store, struct row_list *out)
 {
-    const struct row_query query = { &override_table,
+    const struct row_query query = { .table = &override_table,
                                      .rest = "ORDER BY fingerprint, shape, window, first_bucket" };
 
     return row_list(&store->records, &query, out);

@@ -10,7 +10,7 @@
 /* ---- The lease: one writer per database. On one host it is a lock of the kernel, which ends with
  * its owner. The file also names the owner, for messages and for other hosts. */
 
-/* A lease that this process holds; lease_drop() ends it. */
+/* A lease that this process holds; lease_release() ends it. */
 struct lease {
     int fd; /* -1: none */
 };

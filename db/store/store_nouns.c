@@ -46,12 +46,13 @@ static int put_cluster(struct store *store, const struct cluster *cluster, const
 
 int store_cluster_is_here(struct store *store, int64_t id, bool *here)
 {
-    sqlite3_stmt *s;
+    sqlite3_stmt *statement;
 
-    TRY(records_query(&store->records, "SELECT here FROM fingerprint WHERE id=?1", &id, 1, &s));
-    TRY(records_step(&store->records, s));
-    *here = sqlite3_column_int(s, 0) != 0;
-    sqlite3_reset(s);
+    TRY(records_query(&store->records, "SELECT here FROM fingerprint WHERE id=?1", &id, 1,
+                      &statement));
+    TRY(records_step(&store->records, statement));
+    *here = sqlite3_column_int(statement, 0) != 0;
+    sqlite3_reset(statement);
     return OK;
 }
 
@@ -182,12 +183,12 @@ int store_cluster_get(struct store *store, int64_t id, struct cluster *out)
 
 int store_cluster_count(struct store *store, int64_t *count)
 {
-    sqlite3_stmt *s;
+    sqlite3_stmt *statement;
 
-    TRY(records_query(&store->records, "SELECT count(*) FROM fingerprint", NULL, 0, &s));
-    TRY(records_step(&store->records, s));
-    *count = sqlite3_column_int64(s, 0);
-    sqlite3_reset(s);
+    TRY(records_query(&store->records, "SELECT count(*) FROM fingerprint", NULL, 0, &statement));
+    TRY(records_step(&store->records, statement));
+    *count = sqlite3_column_int64(statement, 0);
+    sqlite3_reset(statement);
     return OK;
 }
 
@@ -207,18 +208,18 @@ enum { ELSEWHERE_MAX = 4096 };
 int store_clusters_elsewhere(struct store *store,
                              int (*each)(void *self, const struct cluster *cluster), void *self)
 {
-    const int64_t most = ELSEWHERE_MAX;
+    const int64_t limit = ELSEWHERE_MAX;
     int64_t *ids = malloc(ELSEWHERE_MAX * sizeof(*ids));
     struct cluster cluster;
-    sqlite3_stmt *s;
+    sqlite3_stmt *statement;
     int count = 0, rc = ids ? OK : fail(ERR_NOMEM, "%d clusters", ELSEWHERE_MAX);
 
     if (!rc)
         rc = records_query(&store->records,
-                           "SELECT id FROM fingerprint WHERE here = 0 ORDER BY id LIMIT ?1", &most,
-                           1, &s);
-    while (!rc && !(rc = records_step(&store->records, s)))
-        ids[count++] = sqlite3_column_int64(s, 0);
+                           "SELECT id FROM fingerprint WHERE here = 0 ORDER BY id LIMIT ?1", &limit,
+                           1, &statement);
+    while (!rc && !(rc = records_step(&store->records, statement)))
+        ids[count++] = sqlite3_column_int64(statement, 0);
     rc = rc == UNSUPPORTED ? OK : rc;
     for (int i = 0; i < count && !rc; i++) {
         rc = store_cluster_get(store, ids[i], &cluster);
@@ -238,16 +239,16 @@ int store_load(struct store *store, const char *name, const char *text)
 
 int store_load_get(struct store *store, const char *name, char *text, size_t size)
 {
-    sqlite3_stmt *s;
+    sqlite3_stmt *statement;
     int rc = OK;
 
-    TRY(records_query(&store->records, "SELECT text FROM load WHERE name=?1", NULL, 0, &s));
-    sqlite3_bind_text(s, 1, name, -1, SQLITE_TRANSIENT);
-    TRY(records_step(&store->records, s));
-    if (!text_put(text, size, "%s", (const char *)sqlite3_column_text(s, 0)))
+    TRY(records_query(&store->records, "SELECT text FROM load WHERE name=?1", NULL, 0, &statement));
+    sqlite3_bind_text(statement, 1, name, -1, SQLITE_TRANSIENT);
+    TRY(records_step(&store->records, statement));
+    if (!text_put(text, size, "%s", (const char *)sqlite3_column_text(statement, 0)))
         rc = fail(ERR_CORRUPT, "%s: the load %s has more than %zu letters", store->path, name,
                   size - 1);
-    sqlite3_reset(s);
+    sqlite3_reset(statement);
     return rc;
 }
 

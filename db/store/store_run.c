@@ -51,17 +51,18 @@ int store_run_update(struct store *store, const struct run_row *run)
 
 int store_runs(struct store *store, struct row_list *out)
 {
-    const struct row_query query = { &run_table, .rest = "ORDER BY id DESC" };
-    size_t length = strlen(store->path), ending = strlen(".published");
+    const struct row_query query = { .table = &run_table, .rest = "ORDER BY id DESC" };
+    size_t path_length = strlen(store->path), ending_length = strlen(".published");
     char owner[PATH_MAX];
     struct run_row *runs;
     bool has_writer;
 
     /* A process that writes the database, or the one of which this is a snapshot, belongs to the
      * newest run. */
-    if (length > ending && !strcmp(store->path + length - ending, ".published"))
-        length -= ending;
-    has_writer = text_put(owner, sizeof(owner), "%.*s.owner", (int)length, store->path) &&
+    if (path_length > ending_length &&
+        !strcmp(store->path + path_length - ending_length, ".published"))
+        path_length -= ending_length;
+    has_writer = text_put(owner, sizeof(owner), "%.*s.owner", (int)path_length, store->path) &&
                  lease_is_held(owner);
     TRY(row_list(&store->records, &query, out));
     runs = out->rows;
@@ -138,10 +139,12 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 {
     const int64_t keys[] = { cluster, shape, window, bucket };
     /* an index finds the trials of one bucket */
-    const struct row_query query = { &trial_table, NULL,
-                                     bucket == UINT32_MAX ? ANY_BUCKET " ORDER BY id"
-                                                          : "WHERE " RECORDS_BUCKET " ORDER BY id",
-                                     keys, 4 };
+    const struct row_query query = { .table = &trial_table,
+                                     .rest = bucket == UINT32_MAX ? ANY_BUCKET " ORDER BY id"
+                                                                  : "WHERE " RECORDS_BUCKET
+                                                                    " ORDER BY id",
+                                     .keys = keys,
+                                     .key_count = 4 };
     struct row_list list;
     int rc = OK;
 
@@ -180,20 +183,20 @@ int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 static int show_samples(struct store *store, const struct row_query *query,
                         store_sample_visitor *each, void *self)
 {
-    int column = query->joined ? (int)trial_table.count : 0, rc;
+    int first_sample_column = query->joined ? (int)trial_table.count : 0, rc;
     struct trial_row trial = { 0 };
     struct sample_row sample;
-    sqlite3_stmt *s;
+    sqlite3_stmt *statement;
 
-    TRY(row_select(&store->records, query, &s));
-    while (!(rc = records_step(&store->records, s))) {
+    TRY(row_select(&store->records, query, &statement));
+    while (!(rc = records_step(&store->records, statement))) {
         if (query->joined)
-            row_read(&trial_table, s, 0, &trial);
-        row_read(&sample_table, s, column, &sample);
+            row_read(&trial_table, statement, 0, &trial);
+        row_read(&sample_table, statement, first_sample_column, &sample);
         trial.id = sample.trial;
         rc = each(self, &trial, &sample);
         if (rc) {
-            sqlite3_reset(s);
+            sqlite3_reset(statement);
             return rc;
         }
     }
@@ -204,17 +207,20 @@ int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t 
                   uint32_t bucket, store_sample_visitor *each, void *self)
 {
     const int64_t keys[] = { cluster, shape, window, bucket };
-    const struct row_query query = { &trial_table, &sample_table,
-                                     "JOIN sample ON sample.trial=trial.id WHERE " RECORDS_BUCKET
-                                     " ORDER BY sample.id",
-                                     keys, 4 };
+    const struct row_query query = {
+        .table = &trial_table,
+        .joined = &sample_table,
+        .rest = "JOIN sample ON sample.trial=trial.id WHERE " RECORDS_BUCKET " ORDER BY sample.id",
+        .keys = keys,
+        .key_count = 4
+    };
 
     return show_samples(store, &query, each, self);
 }
 
 int store_samples_all(struct store *store, store_sample_visitor *each, void *self)
 {
-    const struct row_query query = { &sample_table, .rest = "ORDER BY trial, id" };
+    const struct row_query query = { .table = &sample_table, .rest = "ORDER BY trial, id" };
 
     return show_samples(store, &query, each, self);
 }
@@ -242,6 +248,6 @@ int store_phases(struct store *store, int64_t trial, const struct phase_time tim
 
 int store_phases_all(struct store *store, struct row_list *out)
 {
-    return row_list(&store->records, &(struct row_query){ &phase_table, .rest = "ORDER BY trial" },
-                    out);
+    return row_list(&store->records,
+                    &(struct row_query){ .table = &phase_table, .rest = "ORDER BY trial" }, out);
 }
