@@ -19,20 +19,20 @@ static const char *const number_words[NUMBERS] = { "ranks", "tokens", "capacity"
 /* A file that is being read, and the function that gets its steps. */
 struct counts_reading {
     const char *path;
-    int (*on)(void *self, const struct counts_line *line);
+    int (*on_step)(void *self, const struct counts_line *line);
     void *self;
     double *values[LISTS]; /* (COUNTS_EXPERTS_MOST) */
-    bool any;              /* there was a step */
+    bool has_step;         /* the file has at least one step */
     /* What the present line has said so far. */
     struct members {
-        uint32_t found[LISTS];
+        uint32_t lengths[LISTS]; /* how many numbers each list has */
         double numbers[NUMBERS];
-        int open; /* the list that is being read */
+        int open_list; /* the list that is being read */
         bool given[LISTS], wrong_count, wrong_number;
     } members;
 };
 
-static int place_of(const char *key, const char *const *words, int count)
+static int index_of_word(const char *key, const char *const *words, int count)
 {
     for (int i = 0; key && i < count; i++)
         if (!strcmp(key, words[i]))
@@ -40,29 +40,30 @@ static int place_of(const char *key, const char *const *words, int count)
     return NONE;
 }
 
-static int on_value(void *self, const struct json_value *v)
+static int read_count_value(void *self, const struct json_value *v)
 {
     struct counts_reading *r = self;
     struct members *members = &r->members;
-    double n = v->kind == JSON_NUMBER ? json_number(v) : -1;
+    double value = v->kind == JSON_NUMBER ? json_number(v) : -1;
 
     if (v->depth == 1) {
-        int number = place_of(v->key, number_words, NUMBERS);
+        int number = index_of_word(v->key, number_words, NUMBERS);
 
-        members->open = v->kind == JSON_ARRAY ? place_of(v->key, list_words, LISTS) : NONE;
-        if (members->open != NONE) {
-            members->given[members->open] = true;
-            members->found[members->open] = 0;
+        members->open_list =
+            v->kind == JSON_ARRAY ? index_of_word(v->key, list_words, LISTS) : NONE;
+        if (members->open_list != NONE) {
+            members->given[members->open_list] = true;
+            members->lengths[members->open_list] = 0;
         }
         if (number != NONE) {
-            members->wrong_number |= !(n >= 1 && n <= UINT32_MAX) || n != floor(n);
-            members->numbers[number] = n;
+            members->wrong_number |= !(value >= 1 && value <= UINT32_MAX) || value != floor(value);
+            members->numbers[number] = value;
         }
-    } else if (v->depth == 2 && members->open != NONE && v->kind != JSON_END) {
-        members->wrong_count |= !(n >= 0 && n <= 0x1p53);
-        if (members->found[members->open] < COUNTS_EXPERTS_MOST)
-            r->values[members->open][members->found[members->open]] = n;
-        members->found[members->open]++;
+    } else if (v->depth == 2 && members->open_list != NONE && v->kind != JSON_END) {
+        members->wrong_count |= !(value >= 0 && value <= 0x1p53);
+        if (members->lengths[members->open_list] < COUNTS_EXPERTS_MOST)
+            r->values[members->open_list][members->lengths[members->open_list]] = value;
+        members->lengths[members->open_list]++;
     }
     return OK;
 }
@@ -79,10 +80,10 @@ static const char *fault_of(const struct counts_reading *r)
     if (members->wrong_number)
         return "has \"ranks\", \"tokens\" or a \"capacity\" that is no whole number from 1 on";
     if (members->given[COUNTS] && members->given[LARGEST] &&
-        members->found[COUNTS] != members->found[LARGEST])
+        members->lengths[COUNTS] != members->lengths[LARGEST])
         return "has not one count for each expert in both of its lists";
     for (int list = 0; list < LISTS; list++)
-        for (uint32_t e = 0; e < members->found[list] && e < COUNTS_EXPERTS_MOST; e++)
+        for (uint32_t e = 0; e < members->lengths[list] && e < COUNTS_EXPERTS_MOST; e++)
             sum += r->values[list][e];
     return sum > 0 ? NULL : "counts nothing";
 }
@@ -92,7 +93,7 @@ static int refuse_line(const struct counts_line *line, const char *fault)
     return fail(ERR_FORMAT, "%s:%u %s (%u counts)", line->path, line->number, fault, line->experts);
 }
 
-static int on_line(void *self, const char *text, size_t length, uint32_t number)
+static int read_step_line(void *self, const char *text, size_t length, uint32_t number)
 {
     struct counts_reading *r = self;
     struct members *members = &r->members;
@@ -101,13 +102,13 @@ static int on_line(void *self, const char *text, size_t length, uint32_t number)
 
     if (strspn(text, " \t\r") >= length)
         return OK;
-    r->any = true;
-    *members = (struct members){ .open = NONE };
-    if (json_read(text, length, NULL, on_value, r))
+    r->has_step = true;
+    *members = (struct members){ .open_list = NONE };
+    if (json_read(text, length, NULL, read_count_value, r))
         return fail(ERR_FORMAT,
                     "%s:%u is no JSON: each step needs a line {\"counts\": [12, 7, ...]}", r->path,
                     number);
-    line.experts = members->found[members->given[COUNTS] ? COUNTS : LARGEST];
+    line.experts = members->lengths[members->given[COUNTS] ? COUNTS : LARGEST];
     fault = fault_of(r);
     if (fault)
         return refuse_line(&line, fault);
@@ -123,7 +124,7 @@ static int on_line(void *self, const char *text, size_t length, uint32_t number)
     line.ranks = members->numbers[RANKS];
     line.tokens = members->numbers[TOKENS];
     line.capacity = members->numbers[CAPACITY];
-    return r->on(r->self, &line);
+    return r->on_step(r->self, &line);
 }
 
 /* Reads the file, or `text` if it is not NULL. */
@@ -137,15 +138,15 @@ static int read_steps(struct counts_reading *r, const char *text)
         rc = r->values[i] ? rc : fail(ERR_NOMEM, "counts of experts");
     }
     if (!rc && !text)
-        rc = input_lines(r->path, on_line, r);
+        rc = input_lines(r->path, read_step_line, r);
     while (!rc && text && *text) {
         size_t length = strcspn(text, "\n");
 
-        rc = on_line(r, text, length, ++number);
+        rc = read_step_line(r, text, length, ++number);
         text += length;
         text += *text == '\n';
     }
-    if (!rc && !r->any)
+    if (!rc && !r->has_step)
         rc = fail(ERR_FORMAT, "%s holds no step", r->path);
     for (int i = 0; i < LISTS; i++)
         free(r->values[i]);
@@ -155,59 +156,60 @@ static int read_steps(struct counts_reading *r, const char *text)
 int counts_file_read(const char *path, int (*on)(void *self, const struct counts_line *line),
                      void *self)
 {
-    return read_steps(&(struct counts_reading){ .path = path, .on = on, .self = self }, NULL);
+    return read_steps(&(struct counts_reading){ .path = path, .on_step = on, .self = self }, NULL);
 }
 
 /* ---- Traces. */
 
 struct collected {
     struct counts_trace trace;
-    size_t room; /* in steps */
+    size_t steps_room; /* for how many steps trace.counts has room */
 };
 
 /* Returns how often the fullest rank chose an expert, as far as the line says it. */
-static uint32_t largest_of(const struct counts_line *l, uint32_t ranks, uint32_t e)
+static uint32_t largest_of(const struct counts_line *line, uint32_t ranks, uint32_t expert)
 {
-    return (uint32_t)(l->largest ? ceil(l->largest[e]) : ceil(l->counts[e] / ranks));
+    return (uint32_t)(line->largest ? ceil(line->largest[expert])
+                                    : ceil(line->counts[expert] / ranks));
 }
 
-static int add_step(void *self, const struct counts_line *l)
+static int add_step(void *self, const struct counts_line *line)
 {
     struct collected *c = self;
     struct counts_trace *t = &c->trace;
     bool empty = true;
 
-    if (!t->experts && l->experts % t->ranks && t->ranks % l->experts)
+    if (!t->experts && line->experts % t->ranks && t->ranks % line->experts)
         return fail(ERR_ARGUMENT,
                     "%s:%u: %u experts on %u ranks (--ranks): one of them must be a multiple of "
                     "the other",
-                    l->path, l->number, l->experts, t->ranks);
+                    line->path, line->number, line->experts, t->ranks);
     if (!t->experts)
-        t->experts = l->experts;
-    if (l->experts != t->experts)
+        t->experts = line->experts;
+    if (line->experts != t->experts)
         return fail(ERR_FORMAT,
                     "%s:%u has not one count for each expert (%u counts; the first line has %u)",
-                    l->path, l->number, l->experts, t->experts);
+                    line->path, line->number, line->experts, t->experts);
     for (uint32_t e = 0; e < t->experts; e++) {
-        if ((l->counts && l->counts[e] >= UINT32_MAX) ||
-            (l->largest && l->largest[e] >= UINT32_MAX))
-            return refuse_line(l, "has a count that is no number from 0 to 4294967294");
-        empty &= !largest_of(l, t->ranks, e);
+        if ((line->counts && line->counts[e] >= UINT32_MAX) ||
+            (line->largest && line->largest[e] >= UINT32_MAX))
+            return refuse_line(line, "has a count that is no number from 0 to 4294967294");
+        empty &= !largest_of(line, t->ranks, e);
     }
     if (empty)
-        return refuse_line(l, "counts nothing on any rank");
-    if (t->steps == c->room) {
-        uint32_t *more;
+        return refuse_line(line, "counts nothing on any rank");
+    if (t->steps == c->steps_room) {
+        uint32_t *grown;
 
-        c->room = 2 * c->room + 64;
-        more = realloc(t->counts, c->room * t->experts * sizeof(*more));
-        if (!more)
-            return fail(ERR_NOMEM, "%zu steps of %u experts", c->room, t->experts);
-        t->counts = more;
+        c->steps_room = 2 * c->steps_room + 64;
+        grown = realloc(t->counts, c->steps_room * t->experts * sizeof(*grown));
+        if (!grown)
+            return fail(ERR_NOMEM, "%zu steps of %u experts", c->steps_room, t->experts);
+        t->counts = grown;
     }
     for (uint32_t e = 0; e < t->experts; e++) {
-        t->choices += l->counts ? l->counts[e] / t->ranks : l->largest[e];
-        t->counts[t->steps * t->experts + e] = largest_of(l, t->ranks, e);
+        t->choices += line->counts ? line->counts[e] / t->ranks : line->largest[e];
+        t->counts[t->steps * t->experts + e] = largest_of(line, t->ranks, e);
     }
     t->steps++;
     return OK;
@@ -216,7 +218,7 @@ static int add_step(void *self, const struct counts_line *l)
 int counts_parse(const char *text, const char *path, uint32_t ranks, struct counts_trace *out)
 {
     struct collected c = { .trace = { .ranks = ranks ? ranks : 1 } };
-    struct counts_reading r = { .path = path, .on = add_step, .self = &c };
+    struct counts_reading r = { .path = path, .on_step = add_step, .self = &c };
     int rc = read_steps(&r, text);
 
     if (rc) {

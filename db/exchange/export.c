@@ -31,24 +31,32 @@ struct export_lines {
     struct export_line *list;
     size_t count;
     uint32_t clusters, spaces, standings, launches; /* numbers written so far */
-    int version;          /* oldest version that can hold what was written */
-    struct cluster known; /* the cluster that was read last */
-    int64_t known_id;
-    char known_hash[SHA256_HEX_BYTES];
+    int version;                 /* oldest version that can hold what was written */
+    struct cluster last_cluster; /* the cluster that was read last, its id and its hash */
+    int64_t last_cluster_id;
+    char last_cluster_hash[SHA256_HEX_BYTES];
 };
 
 static int read_cluster(struct export_lines *lines, int64_t id)
 {
-    if (id == lines->known_id)
+    if (id == lines->last_cluster_id)
         return OK;
-    TRY(store_cluster_get(lines->store, id, &lines->known));
-    lines->known_id = id;
-    cluster_hex(&lines->known, lines->known_hash);
+    TRY(store_cluster_get(lines->store, id, &lines->last_cluster));
+    lines->last_cluster_id = id;
+    cluster_hex(&lines->last_cluster, lines->last_cluster_hash);
     return OK;
 }
 
 /* Raises the version that the file claims, because readers of older ones do not know what is
- * written. */
+ * written. What each version added:
+ *
+ *     4    plans without padding
+ *     5    w, a=rail; a layer's layout, shares, layers, groups and router; loads
+ *     6    a layer's order, projection, combine and racks
+ *     7    proto
+ *     8    declared spaces
+ *     9    shares by tokens or by hidden units; the best plan of the other kind
+ *     10   the best plans of launches */
 static void need_version(struct export_lines *lines, int version)
 {
     lines->version = version > lines->version ? version : lines->version;
@@ -69,21 +77,21 @@ static void note_plan(struct export_lines *lines, const struct moe_plan *plan)
 static int find_fault(const struct export_lines *lines, const struct entry_row *e,
                       const struct moe_shape *shape, const struct claim_fault **fault)
 {
-    const struct claim_fault *own = entry_fault(e, shape, NULL);
+    const struct claim_fault *fault_alone = entry_fault(e, shape, NULL);
     struct standing_row standing;
     bool current;
 
     *fault = e->fault;
-    if (!own || e->fault)
+    if (!fault_alone || e->fault)
         return OK;
     TRY(store_standing_get(lines->store, e->cluster, e->shape, e->window, &standing));
     TRY(standing_is_current(lines->store, &standing, &current));
     if (!current || standing_fault(&standing).field)
-        *fault = own;
+        *fault = fault_alone;
     return OK;
 }
 
-static int collect(void *self, const struct entry_row *entry)
+static int collect_entry(void *self, const struct entry_row *entry)
 {
     struct export_lines *lines = self;
     const struct export_options *o = lines->options;
@@ -93,7 +101,8 @@ static int collect(void *self, const struct entry_row *entry)
 
     TRY(read_cluster(lines, entry->cluster));
     TRY(store_shape_get(lines->store, entry->shape, &shape));
-    if (!cluster_hex_agrees(lines->known_hash, o->cluster) || !shape_agrees(&shape, o->shape))
+    if (!cluster_hex_agrees(lines->last_cluster_hash, o->cluster) ||
+        !shape_agrees(&shape, o->shape))
         return OK;
     TRY(find_fault(lines, entry, &shape, &fault));
     if (fault) { /* older versions wrote such entries */
@@ -101,7 +110,7 @@ static int collect(void *self, const struct entry_row *entry)
              entry->bucket, PLAN_TEXT(&entry->plan), entry->decision, fault->field, fault->why);
         return OK;
     }
-    memcpy(line.cluster, lines->known_hash, sizeof(line.cluster));
+    memcpy(line.cluster, lines->last_cluster_hash, sizeof(line.cluster));
     shape_format(&shape, line.layer, sizeof(line.layer));
     line.declared = declaration_find(shape.space);
     line.entry = *entry;
@@ -142,7 +151,7 @@ static int collect_all(struct store *store, const struct export_options *options
     int rc;
 
     *lines = (struct export_lines){ .store = store, .options = options, .version = EXPORT_LOWEST };
-    rc = store_entries(store, 0, 0, collect, lines);
+    rc = store_entries(store, 0, 0, collect_entry, lines);
     if (!rc && !lines->count)
         rc = UNSUPPORTED;
     if (rc) {
@@ -176,7 +185,7 @@ static int write_clusters(struct export_lines *lines, FILE *to)
         fprintf(to, "{\"fingerprint\":\"%s\",\"fields\":{", line->cluster);
         for (size_t k = 0; k < cluster_field_count; k++) {
             const struct cluster_field *f = &cluster_fields[k];
-            const char *value = CLUSTER_VALUE(&lines->known, f);
+            const char *value = CLUSTER_VALUE(&lines->last_cluster, f);
 
             /* Which ranks are slow at one site says nothing of another site's. */
             if (!strcmp(value, "unknown") ||
@@ -196,27 +205,27 @@ static int write_clusters(struct export_lines *lines, FILE *to)
 /* Writes the spaces of the layers here, each once, sorted by tag. */
 static void write_spaces(struct export_lines *lines, FILE *to)
 {
-    char before[DECLARATION_TAG_BYTES] = "", tag[DECLARATION_TAG_BYTES];
+    char last_tag[DECLARATION_TAG_BYTES] = "", next_tag[DECLARATION_TAG_BYTES];
 
     for (;;) {
         const struct declaration *next = NULL;
 
         for (size_t i = 0; i < lines->count; i++) {
             const struct declaration *d = lines->list[i].declared;
-            char other[DECLARATION_TAG_BYTES];
+            char tag[DECLARATION_TAG_BYTES];
 
-            if (!d || strcmp(declaration_tag(d, other), before) <= 0 ||
-                (next && strcmp(other, tag) >= 0))
+            if (!d || strcmp(declaration_tag(d, tag), last_tag) <= 0 ||
+                (next && strcmp(tag, next_tag) >= 0))
                 continue;
             next = d;
-            memcpy(tag, other, sizeof(tag));
+            memcpy(next_tag, tag, sizeof(next_tag));
         }
         if (!next)
             return;
-        fprintf(to, "{\"space\":\"%s\",\"text\":", tag);
+        fprintf(to, "{\"space\":\"%s\",\"text\":", next_tag);
         json_quote(next->text, to);
         fputs("}\n", to);
-        memcpy(before, tag, sizeof(before));
+        memcpy(last_tag, next_tag, sizeof(last_tag));
         lines->spaces++;
     }
 }
@@ -268,7 +277,7 @@ static int write_launches(struct export_lines *lines, const struct export_line *
     return OK;
 }
 
-struct trials {
+struct sample_writer {
     FILE *to;
     struct export_lines *lines;
     const struct export_line *line;
@@ -277,16 +286,16 @@ struct trials {
 /* Writes one line for each sample, because samples may not come sorted by trial. */
 static int write_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
-    const struct trials *t = self;
+    const struct sample_writer *writer = self;
 
     if (*sample->load)
-        need_version(t->lines, 5);
-    note_plan(t->lines, &trial->key.plan);
-    begin_line(t->line, "sample_of", t->to);
-    fprintf(t->to, ",\"window\":%u,\"bucket\":%u,\"plan\":\"%s\"", t->line->entry.window,
-            t->line->entry.bucket, PLAN_TEXT(&trial->key.plan));
-    row_json_exported(&sample_table, sample, t->to);
-    fputs("}\n", t->to);
+        need_version(writer->lines, 5);
+    note_plan(writer->lines, &trial->key.plan);
+    begin_line(writer->line, "sample_of", writer->to);
+    fprintf(writer->to, ",\"window\":%u,\"bucket\":%u,\"plan\":\"%s\"", writer->line->entry.window,
+            writer->line->entry.bucket, PLAN_TEXT(&trial->key.plan));
+    row_json_exported(&sample_table, sample, writer->to);
+    fputs("}\n", writer->to);
     return OK;
 }
 
@@ -312,10 +321,10 @@ static int write_body(struct export_lines *lines, FILE *to)
             TRY(write_launches(lines, &list[i], to));
     for (size_t i = 0; i < lines->count && lines->options->full; i++) {
         const struct entry_row *e = &list[i].entry;
-        struct trials t = { .to = to, .lines = lines, .line = &list[i] };
+        struct sample_writer writer = { .to = to, .lines = lines, .line = &list[i] };
 
         TRY(store_samples(lines->store, e->cluster, e->shape, e->window, e->bucket, write_sample,
-                          &t));
+                          &writer));
     }
     return OK;
 }
@@ -383,7 +392,7 @@ static void print_csv_line(const struct export_lines *lines, const struct export
     const struct row_field *f;
     char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES], class[DECLARATION_CLASS_BYTES];
 
-    print_cell(lines->known.device, to);
+    print_cell(lines->last_cluster.device, to);
     fprintf(to, ",%.12s,%s,%u,%u,", line->cluster, line->layer, e->window, e->bucket);
     /* The bucket's first and last capacity, or key. A space's last range has no end. */
     fprintf(to, "%" PRIu64 ",", buckets_lowest(buckets, e->bucket));
@@ -494,8 +503,8 @@ static int write_header(struct export_lines *lines, FILE *to)
             strcmp(line->layer, line[-1].layer) != 0) {
             TRY(read_cluster(lines, e->cluster));
             fprintf(to, "    /* ");
-            for (const char *c = lines->known.device; *c; c++) /* leaves out what could end a
-                                                                * comment */
+            for (const char *c = lines->last_cluster.device; *c; c++) /* leaves out what could end a
+                                                                       * comment */
                 if ((unsigned char)*c >= ' ' && *c != '*' && *c != '\\')
                     putc(*c, to);
             fprintf(to, " (%.12s), %s */\n", line->cluster, line->layer);

@@ -65,33 +65,36 @@ static int find_layer(const struct moelookup *table, const struct answers_choice
  * for. */
 static int add_answers(struct answers *a, const struct answers_choice *choice)
 {
-    struct buckets r = a->buckets;
-    uint32_t buckets = r.declared ? (uint32_t)buckets_end(r) : 1;
-    uint32_t classes = buckets_classes(r), meant = 0;
+    struct buckets layer_buckets = a->buckets;
+    uint32_t count = layer_buckets.declared ? (uint32_t)buckets_end(layer_buckets) : 1;
+    uint32_t classes = buckets_classes(layer_buckets), wanted = 0;
 
-    a->list = calloc(buckets, sizeof(*a->list));
+    a->list = calloc(count, sizeof(*a->list));
     if (!a->list)
         return fail(ERR_NOMEM, "the answers of a table");
-    if (r.declared)
-        buckets_find(r, choice->key, choice->class < 0 ? 0 : choice->class, &meant);
-    for (uint32_t b = 0; b < buckets; b++) {
-        struct answer answer = { b, choice->key, choice->key, MOE_PLAN_INIT };
+    if (layer_buckets.declared)
+        buckets_find(layer_buckets, choice->key, choice->class < 0 ? 0 : choice->class, &wanted);
+    for (uint32_t bucket = 0; bucket < count; bucket++) {
+        struct answer answer = {
+            .bucket = bucket, .from = choice->key, .to = choice->key, .plan = MOE_PLAN_INIT
+        };
 
-        if ((choice->keyed && b / classes != meant / classes) ||
-            (choice->class >= 0 && b % classes != meant % classes))
+        if ((choice->keyed && bucket / classes != wanted / classes) ||
+            (choice->class >= 0 && bucket % classes != wanted % classes))
             continue;
-        if (r.declared) {
-            answer.from = buckets_lowest(r, b);
-            answer.to = buckets_highest(r, b);
+        if (layer_buckets.declared) {
+            answer.from = buckets_lowest(layer_buckets, bucket);
+            answer.to = buckets_highest(layer_buckets, bucket);
         }
-        TRY(moelookup_get_key(a->view, answer.from, buckets_class_of(r, b), &answer.plan));
+        TRY(moelookup_get_key(a->view, answer.from, buckets_class_of(layer_buckets, bucket),
+                              &answer.plan));
         a->list[a->count++] = answer;
     }
     return OK;
 }
 
 /* The buckets of one layer's table, and which axes are fixed in it. */
-struct own_table {
+struct layer_table {
     const struct lookup_layer *layer;
     struct store *store;
     struct fixed_row fixed;
@@ -99,9 +102,9 @@ struct own_table {
     size_t count;
 };
 
-static int add_bucket(void *self, const struct entry_row *e)
+static int add_bucket_of_layer(void *self, const struct entry_row *e)
 {
-    struct own_table *t = self;
+    struct layer_table *t = self;
     struct moe_shape shape;
     struct cluster cluster;
     uint8_t hash[HASH_BYTES];
@@ -120,7 +123,8 @@ static int add_bucket(void *self, const struct entry_row *e)
     return rc < 0 ? rc : OK;
 }
 
-static int compare_answers(struct answers *a, const struct own_table *t)
+/* Sets the one answer. ERR_ARGUMENT where the buckets have several. */
+static int set_common_answer(struct answers *a, const struct layer_table *t)
 {
     text_put(a->axes, sizeof(a->axes), "%s", t->fixed.axes);
     a->list = calloc(1, sizeof(*a->list));
@@ -128,16 +132,18 @@ static int compare_answers(struct answers *a, const struct own_table *t)
         return fail(ERR_NOMEM, "the answer of a table");
     for (size_t i = 0; i < t->count; i++) {
         uint64_t from = buckets_lowest(a->buckets, t->buckets[i]);
-        struct answer answer = { t->buckets[i], from, buckets_highest(a->buckets, t->buckets[i]),
-                                 MOE_PLAN_INIT };
-        struct plan_words first, words;
+        struct answer answer = { .bucket = t->buckets[i],
+                                 .from = from,
+                                 .to = buckets_highest(a->buckets, t->buckets[i]),
+                                 .plan = MOE_PLAN_INIT };
+        struct plan_words first_words, words;
 
         TRY(moelookup_get_key(a->view, answer.to, 0, &answer.plan));
         if (!i)
             a->list[0] = answer;
-        first = answer_words(a, &a->list[0].plan);
+        first_words = answer_words(a, &a->list[0].plan);
         words = answer_words(a, &answer.plan);
-        if (memcmp(&first, &words, sizeof(words)) != 0)
+        if (memcmp(&first_words, &words, sizeof(words)) != 0)
             return fail(ERR_ARGUMENT, "--key C is wanted: the capacity, in rows of an expert and "
                                       "rank, for this table has several plans");
         a->list[0].to = answer.to;
@@ -151,13 +157,13 @@ static int compare_answers(struct answers *a, const struct own_table *t)
 static int add_only_answer(struct answers *a, const struct answers_choice *choice,
                            const struct lookup_layer *layer)
 {
-    struct own_table t = { .layer = layer };
+    struct layer_table t = { .layer = layer };
     int rc = store_read(choice->path, &t.store);
 
     if (!rc)
-        rc = store_entries(t.store, 0, 0, add_bucket, &t);
+        rc = store_entries(t.store, 0, 0, add_bucket_of_layer, &t);
     if (!rc)
-        rc = compare_answers(a, &t);
+        rc = set_common_answer(a, &t);
     store_close(t.store);
     free(t.buckets);
     return rc;
@@ -179,8 +185,10 @@ int answers_open(const struct moelookup *table, const struct answers_choice *cho
     if (choice->class >= 0 && !(a.buckets.declared && a.buckets.declared->class_edges))
         return fail(ERR_ARGUMENT, "--class: this layer has no class beside its key");
     TRY(moelookup_bind_launch(table, &a.shape, SHA256_HEX(layer.cluster), choice->launch, &a.view));
-    TRY_OUT(a.buckets.declared || choice->keyed ? add_answers(&a, choice)
-                                                : add_only_answer(&a, choice, &layer));
+    if (a.buckets.declared || choice->keyed)
+        TRY_OUT(add_answers(&a, choice));
+    else
+        TRY_OUT(add_only_answer(&a, choice, &layer));
     *out = a;
     return OK;
 out:
@@ -223,11 +231,11 @@ const char *answer_text(const struct answers *answers, const struct answer *answ
 static bool has_word(const char *list, const char *word, size_t length)
 {
     for (;; list++) {
-        size_t here = strcspn(list, ",");
+        size_t word_length = strcspn(list, ",");
 
-        if (here == length && !memcmp(list, word, length))
+        if (word_length == length && !memcmp(list, word, length))
             return true;
-        list += here;
+        list += word_length;
         if (!*list)
             return false;
     }
@@ -315,18 +323,20 @@ static int check_sets(const struct format *format, const struct format_job *job)
 
     for (size_t i = 0; i < job->set_count; i++) {
         const char *name = job->sets[i].name;
-        char known[1024] = "";
-        size_t used = 0;
+        char known_names[1024] = "";
+        size_t known_bytes = 0;
 
         if (!(format->facts && word_find(format->facts, name) >= 0) &&
             !plan_words_find(&words, name)) {
             for (size_t w = 0; w < words.count; w++)
-                used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", w ? ", " : "",
-                                         words.list[w].axis);
+                known_bytes +=
+                    (size_t)snprintf(known_names + known_bytes, sizeof(known_names) - known_bytes,
+                                     "%s%s", w ? ", " : "", words.list[w].axis);
             for (const char *const *f = format->facts; f && *f; f++)
-                used += (size_t)snprintf(known + used, sizeof(known) - used, ", %s", *f);
+                known_bytes += (size_t)snprintf(known_names + known_bytes,
+                                                sizeof(known_names) - known_bytes, ", %s", *f);
             return fail(ERR_ARGUMENT, "--set %s: there is no such name; %s has %s", name,
-                        format->name, known);
+                        format->name, known_names);
         }
         for (size_t k = 0; k < i; k++)
             if (!strcmp(job->sets[k].name, name))
@@ -372,13 +382,15 @@ static int read_key(const struct format *format, const struct format_job *job, c
     wanted = answer_words(job->answers, &plan);
     TRY(format->read(job, text, length, key, class_value, &read));
     for (size_t i = 0; i < wanted.count; i++) {
-        const struct plan_word *w = &wanted.list[i], *r = plan_words_find(&read, w->axis);
+        const struct plan_word *wanted_word = &wanted.list[i],
+                               *read_word = plan_words_find(&read, wanted_word->axis);
 
-        if (format_word(job, &wanted, w->axis) && (!r || strcmp(r->value, w->value) != 0))
-            return fail(ERR_FORMAT,
-                        "%s: for %s %" PRIu64 " its reader takes %s=%s, the table says %s=%s", path,
-                        buckets_key_name(job->answers->buckets), key, w->axis,
-                        r ? r->value : "nothing", w->axis, w->value);
+        if (format_word(job, &wanted, wanted_word->axis) &&
+            (!read_word || strcmp(read_word->value, wanted_word->value) != 0))
+            return fail(
+                ERR_FORMAT, "%s: for %s %" PRIu64 " its reader takes %s=%s, the table says %s=%s",
+                path, buckets_key_name(job->answers->buckets), key, wanted_word->axis,
+                read_word ? read_word->value : "nothing", wanted_word->axis, wanted_word->value);
     }
     return OK;
 }
@@ -387,15 +399,17 @@ int format_check_name(const struct format *format, const struct format_job *job,
 {
     size_t length = strlen(path), wanted;
     char name[FORMAT_NAME_BYTES];
+    bool ends_with_name;
 
     if (!format->file_name)
         return OK;
     TRY(format->file_name(job, name));
     wanted = strlen(name);
-    return length < wanted || strcmp(path + length - wanted, name) != 0 ||
-                   (length > wanted && path[length - wanted - 1] != '/')
-               ? fail(ERR_ARGUMENT, "%s: its program looks for a file called %s", path, name)
-               : OK;
+    ends_with_name = length >= wanted && !strcmp(path + length - wanted, name) &&
+                     (length == wanted || path[length - wanted - 1] == '/');
+    return ends_with_name
+               ? OK
+               : fail(ERR_ARGUMENT, "%s: its program looks for a file called %s", path, name);
 }
 
 int format_read_back(const struct format *format, const struct format_job *job, const char *path)
@@ -407,6 +421,7 @@ int format_read_back(const struct format *format, const struct format_job *job, 
     TRY(input_read(path, FORMAT_FILE_MOST, &text, &length));
     for (size_t i = 0; i < job->answers->count && !rc; i++) {
         const struct answer *a = &job->answers->list[i];
+        /* In a range without an end any key far above its beginning will do. */
         uint64_t last = a->to == UINT64_MAX ? 4 * a->from + 3 : a->to;
         const uint64_t keys[] = { a->from, a->from + (last - a->from) / 2, last };
 

@@ -24,20 +24,20 @@ struct field {
     const char *name, *axes[3];
     bool needed;       /* the programs have no default for it */
     bool power_of_two; /* Triton needs a power of two */
-    bool zero;         /* 0 is a value, too */
+    bool allows_zero;  /* 0 is a value, too */
 };
 
 static const struct field fields[] = {
-    { "BLOCK_SIZE_M", { "block_size_m", "block_m" }, true, true },
-    { "BLOCK_SIZE_N", { "block_size_n", "block_n" }, true, true },
-    { "BLOCK_SIZE_K", { "block_size_k", "block_k" }, true, true },
-    { "GROUP_SIZE_M", { "group_size_m", "group_m" }, true, false },
-    { "num_warps", { "num_warps", "warps" }, false, true },
-    { "num_stages", { "num_stages", "stages" }, false, false },
-    { "num_ctas", { "num_ctas", "ctas" }, false, true },
-    { "waves_per_eu", { "waves_per_eu" }, false, false, .zero = true }, /* from here on for AMD */
-    { "matrix_instr_nonkdim", { "matrix_instr_nonkdim" }, false, true },
-    { "kpack", { "kpack" }, false, true },
+    { "BLOCK_SIZE_M", { "block_size_m", "block_m" }, .needed = true, .power_of_two = true },
+    { "BLOCK_SIZE_N", { "block_size_n", "block_n" }, .needed = true, .power_of_two = true },
+    { "BLOCK_SIZE_K", { "block_size_k", "block_k" }, .needed = true, .power_of_two = true },
+    { "GROUP_SIZE_M", { "group_size_m", "group_m" }, .needed = true },
+    { "num_warps", { "num_warps", "warps" }, .power_of_two = true },
+    { "num_stages", { "num_stages", "stages" } },
+    { "num_ctas", { "num_ctas", "ctas" }, .power_of_two = true },
+    { "waves_per_eu", { "waves_per_eu" }, .allows_zero = true }, /* from here on for AMD */
+    { "matrix_instr_nonkdim", { "matrix_instr_nonkdim" }, .power_of_two = true },
+    { "kpack", { "kpack" }, .power_of_two = true },
 };
 enum { FIELDS = sizeof(fields) / sizeof(fields[0]) };
 
@@ -63,6 +63,9 @@ static const char *const facts[] = { "triton",
                                      NULL };
 static const char *const *const vllm_facts = facts + 2;
 enum { NOT_NAMED = -1 };
+
+/* The program that reads the file. */
+enum reader { FOR_VLLM, FOR_SGLANG };
 
 static const struct field *field_of_axis(const char *axis)
 {
@@ -91,36 +94,38 @@ static bool has_word(const char *name, const char *word)
 {
     size_t length = strlen(word);
 
-    for (const char *at = name; at; at = strchr(at, '_') ? strchr(at, '_') + 1 : NULL)
-        if (strcspn(at, "_") == length && !strncmp(at, word, length))
+    for (const char *begin = name; begin;
+         begin = strchr(begin, '_') ? strchr(begin, '_') + 1 : NULL)
+        if (strcspn(begin, "_") == length && !strncmp(begin, word, length))
             return true;
     return false;
 }
 
 /* Writes the device as the program names it. vLLM makes one "_" of blanks and slashes, and has one
  * name for all H200. SGLang makes a "_" of each blank. */
-static int name_device(const struct format_job *job, bool for_vllm, char name[LOOKUP_DEVICE_BYTES])
+static int write_device_name(const struct format_job *job, enum reader reader,
+                             char name[LOOKUP_DEVICE_BYTES])
 {
     const char *set = format_set_value(job, "device_name");
-    const char *device = set ? set : job->answers->device, *rest = strstr(device, LOOKUP_LIVE);
-    size_t length = rest ? (size_t)(rest - device) : strlen(device);
+    const char *device = set ? set : job->answers->device, *live_code = strstr(device, LOOKUP_LIVE);
+    size_t length = live_code ? (size_t)(live_code - device) : strlen(device);
 
-    bool whole = text_put(name, LOOKUP_DEVICE_BYTES, "%.*s", (int)length, device);
+    bool fits = text_put(name, LOOKUP_DEVICE_BYTES, "%.*s", (int)length, device);
     char *to = name;
 
     /* In our own name a slash separates two devices; in --set it is part of the name. */
     for (const char *from = name; *from; from++) {
-        bool gap = *from == ' ' || (for_vllm && set && *from == '/');
+        bool is_separator = *from == ' ' || (reader == FOR_VLLM && set && *from == '/');
 
-        if (!gap || !for_vllm || to == name || to[-1] != '_')
-            *to++ = gap ? '_' : *from;
+        if (!is_separator || reader != FOR_VLLM || to == name || to[-1] != '_')
+            *to++ = is_separator ? '_' : *from;
     }
     *to = 0;
-    if (!length || !whole || strchr(name, '/'))
+    if (!length || !fits || strchr(name, '/'))
         return fail(ERR_ARGUMENT,
                     "--set device_name=NAME is wanted: \"%s\" cannot be part of a file's name",
                     name);
-    if (for_vllm && has_word(name, "H200"))
+    if (reader == FOR_VLLM && has_word(name, "H200"))
         snprintf(name, LOOKUP_DEVICE_BYTES, "NVIDIA_H200");
     return OK;
 }
@@ -144,7 +149,8 @@ static int read_blocks(const struct format_job *job, int64_t *n, int64_t *k)
 }
 
 /* Writes the part of the name that both programs share. */
-static int name_layer(const struct format_job *job, bool for_vllm, char name[FORMAT_NAME_BYTES])
+static int write_layer_name(const struct format_job *job, enum reader reader,
+                            char name[FORMAT_NAME_BYTES])
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
     const struct moe_shape *s = &job->answers->shape;
@@ -154,11 +160,11 @@ static int name_layer(const struct format_job *job, bool for_vllm, char name[FOR
 
     TRY(format_set_number(job, "E", 1, shape_local_experts(s), &experts));
     TRY(format_set_number(job, "N", 1, s->hidden_dim / shape_slices(s), &columns));
-    TRY(name_device(job, for_vllm, device));
+    TRY(write_device_name(job, reader, device));
     TRY(read_blocks(job, &n, &k));
     if (n) /* SGLang writes the list as Python does, with a blank */
         snprintf(blocks, sizeof(blocks), ",block_shape=[%" PRId64 ",%s%" PRId64 "]", n,
-                 for_vllm ? "" : " ", k);
+                 reader == FOR_VLLM ? "" : " ", k);
     if (dtype && (strlen(dtype) > 32 || dtype[strspn(dtype, letters)]))
         return fail(ERR_ARGUMENT, "--set dtype=%s: a word as fp8_w8a8 is wanted", dtype);
     snprintf(name, FORMAT_NAME_BYTES, "E=%" PRId64 ",N=%" PRId64 ",device_name=%s%s%s%s", experts,
@@ -168,7 +174,7 @@ static int name_layer(const struct format_job *job, bool for_vllm, char name[FOR
 
 static int vllm_file_name(const struct format_job *job, char name[FORMAT_NAME_BYTES])
 {
-    TRY(name_layer(job, true, name));
+    TRY(write_layer_name(job, FOR_VLLM, name));
     return text_put(name + strlen(name), FORMAT_NAME_BYTES - strlen(name), ".json")
                ? OK
                : fail(ERR_ARGUMENT, "%s: the name is too long", name);
@@ -181,27 +187,27 @@ static int sglang_file_name(const struct format_job *job, char name[FORMAT_NAME_
 {
     static const char *const variants[] = { "per_channel_quant", "down", "per_channel_quant,down",
                                             NULL };
-    static const char *const ends[] = { ",per_channel_quant=True", "_down",
-                                        ",per_channel_quant=True_down" };
+    static const char *const variant_ends[] = { ",per_channel_quant=True", "_down",
+                                                ",per_channel_quant=True_down" };
     const char *triton = format_set_value(job, "triton"),
                *variant = format_set_value(job, "variant");
-    int which = variant ? word_find(variants, variant) : 0;
+    int variant_index = variant ? word_find(variants, variant) : 0;
     char layer[FORMAT_NAME_BYTES], version[32];
 
     if (!triton || !*triton || strlen(triton) >= sizeof(version) ||
         triton[strspn(triton, "0123456789.")])
         return fail(ERR_ARGUMENT, "--set triton=VERSION is wanted, as 3.5.1: SGLang looks for the "
                                   "file in a folder of that name");
-    if (which < 0)
+    if (variant_index < 0)
         return fail(ERR_ARGUMENT,
                     "--set variant=%s: per_channel_quant, down or per_channel_quant,down is wanted",
                     variant);
-    TRY(name_layer(job, false, layer));
+    TRY(write_layer_name(job, FOR_SGLANG, layer));
     snprintf(version, sizeof(version), "%s", triton);
     for (char *c = version; *c; c++)
         *c = *c == '.' ? '_' : *c;
     return text_put(name, FORMAT_NAME_BYTES, "configs/triton_%s/%s%s.json", version, layer,
-                    variant ? ends[which] : "")
+                    variant ? variant_ends[variant_index] : "")
                ? OK
                : fail(ERR_ARGUMENT, "%s: the name is too long", name);
 }
@@ -210,18 +216,18 @@ static int sglang_file_name(const struct format_job *job, char name[FORMAT_NAME_
 
 static bool fits_field(const struct field *field, int64_t value)
 {
-    return value >= !field->zero && value <= INT_MAX &&
+    return value >= !field->allows_zero && value <= INT_MAX &&
            (!field->power_of_two || (value & (value - 1)) == 0);
 }
 
 /* Returns the plan's value, else that of --set, else NOT_NAMED. */
-static int value_of(const struct format_job *job, const struct field *field,
-                    const struct plan_words *words, int64_t *out)
+static int field_value(const struct format_job *job, const struct field *field,
+                       const struct plan_words *words, int64_t *out)
 {
     const struct plan_word *word = word_of_field(job, field, words);
 
     if (!word)
-        return format_set_number(job, field->name, !field->zero, NOT_NAMED, out);
+        return format_set_number(job, field->name, !field->allows_zero, NOT_NAMED, out);
     *out = word->number ? strtoll(word->value, NULL, 10) : NOT_NAMED;
     if (format_set_value(job, field->name))
         return fail(ERR_ARGUMENT,
@@ -235,7 +241,7 @@ static int check_field(const struct format_job *job, const struct field *field,
 {
     int64_t value, n, k;
 
-    TRY(value_of(job, field, words, &value));
+    TRY(field_value(job, field, words, &value));
     if (value == NOT_NAMED && field->needed)
         return fail(
             ERR_ARGUMENT,
@@ -308,21 +314,21 @@ static int check_sglang(const struct format_job *job)
     return sglang_file_name(job, name);
 }
 
-static int write_row(const struct format_job *job, uint64_t m, const struct moe_plan *plan,
-                     bool first, FILE *to)
+static int write_row(const struct format_job *job, uint64_t tokens, const struct moe_plan *plan,
+                     bool is_first, FILE *to)
 {
     struct plan_words words = answer_words(job->answers, plan);
-    bool begun = false;
+    bool has_member = false;
 
-    fprintf(to, "%s\n    \"%" PRIu64 "\": {", first ? "" : ",", m);
+    fprintf(to, "%s\n    \"%" PRIu64 "\": {", is_first ? "" : ",", tokens);
     for (size_t i = 0; i < FIELDS; i++) {
         int64_t value;
 
-        TRY(value_of(job, &fields[i], &words, &value));
+        TRY(field_value(job, &fields[i], &words, &value));
         if (value == NOT_NAMED)
             continue;
-        fprintf(to, "%s\n        \"%s\": %" PRId64, begun ? "," : "", fields[i].name, value);
-        begun = true;
+        fprintf(to, "%s\n        \"%s\": %" PRId64, has_member ? "," : "", fields[i].name, value);
+        has_member = true;
     }
     fprintf(to, "\n    }");
     return OK;
@@ -331,18 +337,19 @@ static int write_row(const struct format_job *job, uint64_t m, const struct moe_
 static int write_tiles(const struct format_job *job, FILE *to)
 {
     const struct answers *a = job->answers;
-    bool first = true;
+    bool is_first = true;
 
     fprintf(to, "{");
     for (size_t i = 0; i < a->count; i++) {
-        const struct answer *x = &a->list[i];
-        bool lower = x->from > 0 && x->from < x->to, upper = x->to != UINT64_MAX;
+        const struct answer *answer = &a->list[i];
+        bool has_lower_end = answer->from > 0 && answer->from < answer->to,
+             has_upper_end = answer->to != UINT64_MAX;
 
-        if (lower)
-            TRY(write_row(job, x->from, &x->plan, first, to));
-        if (upper)
-            TRY(write_row(job, x->to, &x->plan, first && !lower, to));
-        first = false;
+        if (has_lower_end)
+            TRY(write_row(job, answer->from, &answer->plan, is_first, to));
+        if (has_upper_end)
+            TRY(write_row(job, answer->to, &answer->plan, is_first && !has_lower_end, to));
+        is_first = false;
     }
     fprintf(to, "\n}\n");
     return OK;

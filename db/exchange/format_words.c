@@ -55,12 +55,12 @@ static bool is_flag(const char *name)
 static bool is_switch(const struct format_job *job, const char *axis)
 {
     const struct declaration *d = job->answers->buckets.declared;
-    size_t at = d ? declaration_axis(d, axis, strlen(axis)) : 0;
+    size_t index = d ? declaration_axis(d, axis, strlen(axis)) : 0;
 
-    if (!d || at == d->axes)
+    if (!d || index == d->axes)
         return false;
-    for (uint32_t i = 0; i < d->axis[at].values; i++)
-        if (strcmp(d->axis[at].text[i], "on") != 0 && strcmp(d->axis[at].text[i], "off") != 0)
+    for (uint32_t i = 0; i < d->axis[index].values; i++)
+        if (strcmp(d->axis[index].text[i], "on") != 0 && strcmp(d->axis[index].text[i], "off") != 0)
             return false;
     return true;
 }
@@ -106,7 +106,7 @@ static const struct naming members = { "a name", default_member, is_member };
 static const struct naming paths = { "a name, as model.ep,", default_member, is_path };
 
 /* Writes the reader's name for an axis. Returns false where --set leaves the axis out. */
-static bool reader_name(const struct naming *n, const struct format_job *job, const char *axis,
+static bool reader_name(const struct naming *naming, const struct format_job *job, const char *axis,
                         char name[CALLED_BYTES])
 {
     const char *set = format_set_value(job, axis);
@@ -114,23 +114,23 @@ static bool reader_name(const struct naming *n, const struct format_job *job, co
     if (set)
         text_put(name, CALLED_BYTES, "%s", set);
     else
-        n->default_name(job, axis, name);
+        naming->default_name(job, axis, name);
     return *name != 0;
 }
 
-static int check_names(const struct naming *n, const struct format_job *job)
+static int check_names(const struct naming *naming, const struct format_job *job)
 {
     struct plan_words words = format_axes(job);
     char name[CALLED_BYTES], other[CALLED_BYTES];
 
     for (size_t i = 0; i < words.count; i++) {
-        if (!reader_name(n, job, words.list[i].axis, name))
+        if (!reader_name(naming, job, words.list[i].axis, name))
             continue;
-        if (!n->legal(name) || strlen(name) == CALLED_BYTES - 1)
+        if (!naming->legal(name) || strlen(name) == CALLED_BYTES - 1)
             return fail(ERR_ARGUMENT, "--set %s=%s: %s is wanted", words.list[i].axis, name,
-                        n->what);
+                        naming->what);
         for (size_t k = 0; k < i; k++)
-            if (reader_name(n, job, words.list[k].axis, other) && !strcmp(name, other))
+            if (reader_name(naming, job, words.list[k].axis, other) && !strcmp(name, other))
                 return fail(ERR_ARGUMENT, "%s and %s would both be called %s", words.list[k].axis,
                             words.list[i].axis, name);
     }
@@ -138,13 +138,14 @@ static int check_names(const struct naming *n, const struct format_job *job)
 }
 
 /* Returns the word of the plan whose axis has this name for the reader; NULL: none. */
-static const struct plan_word *word_called(const struct naming *n, const struct format_job *job,
+static const struct plan_word *word_called(const struct naming *naming,
+                                           const struct format_job *job,
                                            const struct plan_words *words, const char *name)
 {
-    char own[CALLED_BYTES];
+    char axis_name[CALLED_BYTES];
 
     for (size_t i = 0; i < words->count; i++)
-        if (reader_name(n, job, words->list[i].axis, own) && !strcmp(own, name))
+        if (reader_name(naming, job, words->list[i].axis, axis_name) && !strcmp(axis_name, name))
             return &words->list[i];
     return NULL;
 }
@@ -152,48 +153,50 @@ static const struct plan_word *word_called(const struct naming *n, const struct 
 /* Notes a value that was read. Where a name comes twice, the last one counts. */
 static void set_word(struct plan_words *out, const struct plan_word *word, const char *value)
 {
-    size_t at = 0;
+    size_t index = 0;
 
-    while (at < out->count && strcmp(out->list[at].axis, word->axis) != 0)
-        at++;
-    out->count += at == out->count;
-    out->list[at] = *word;
-    snprintf(out->list[at].value, sizeof(out->list[at].value), "%s", value);
+    while (index < out->count && strcmp(out->list[index].axis, word->axis) != 0)
+        index++;
+    out->count += index == out->count;
+    out->list[index] = *word;
+    snprintf(out->list[index].value, sizeof(out->list[index].value), "%s", value);
 }
 
 /* ---- Names and values, one after the other: for a shell, a command, TOML. */
+
+/* TYPED: an axis of on and off is true or false. QUOTED: words are quoted. */
+enum value_style { TYPED = 1, QUOTED = 2 };
 
 /* How such a format writes its names and values. */
 struct assignments {
     const struct naming *naming;
     const char *equals, *between; /* between a name and its value; between two assignments */
-    bool typed;                   /* an axis of on and off is true or false */
-    bool quoted;                  /* words are quoted */
+    unsigned style;               /* of values: TYPED, QUOTED, both or 0 */
 };
 static const struct assignments shell = { .naming = &variables, .equals = "=", .between = "\n" };
 static const struct assignments command = {
-    .naming = &paths, .equals = "=", .between = " ", .typed = true
+    .naming = &paths, .equals = "=", .between = " ", .style = TYPED
 };
 static const struct assignments toml = {
-    .naming = &paths, .equals = " = ", .between = "\n", .typed = true, .quoted = true
+    .naming = &paths, .equals = " = ", .between = "\n", .style = TYPED | QUOTED
 };
 
-static void write_value(const struct format_job *job, const struct plan_word *word, bool typed,
-                        bool quoted, FILE *to)
+static void write_value(const struct format_job *job, const struct plan_word *word, unsigned style,
+                        FILE *to)
 {
-    if (typed && is_switch(job, word->axis))
+    if ((style & TYPED) && is_switch(job, word->axis))
         fputs(!strcmp(word->value, "on") ? "true" : "false", to);
     else
-        fprintf(to, quoted && !word->number ? "\"%s\"" : "%s", word->value);
+        fprintf(to, (style & QUOTED) && !word->number ? "\"%s\"" : "%s", word->value);
 }
 
 /* Notes a value as write_value() wrote it. Changes `value`. */
-static void set_written_word(const struct format_job *job, const struct plan_word *word, bool typed,
-                             char *value, struct plan_words *out)
+static void set_written_word(const struct format_job *job, const struct plan_word *word,
+                             unsigned style, char *value, struct plan_words *out)
 {
     size_t length = strlen(value);
 
-    if (typed && is_switch(job, word->axis)) {
+    if ((style & TYPED) && is_switch(job, word->axis)) {
         set_word(out, word, !strcmp(value, "true") ? "on" : "off");
         return;
     }
@@ -208,16 +211,16 @@ static int write_assignments(const struct assignments *form, const struct format
 {
     struct plan_words words = format_axes(job);
     char name[CALLED_BYTES];
-    bool any = false;
+    bool has_word = false;
 
     for (size_t i = 0; i < words.count; i++) {
         if (!reader_name(form->naming, job, words.list[i].axis, name))
             continue;
-        fprintf(to, "%s%s%s", any ? form->between : "", name, form->equals);
-        write_value(job, &words.list[i], form->typed, form->quoted, to);
-        any = true;
+        fprintf(to, "%s%s%s", has_word ? form->between : "", name, form->equals);
+        write_value(job, &words.list[i], form->style, to);
+        has_word = true;
     }
-    fputs(any ? "\n" : "", to);
+    fputs(has_word ? "\n" : "", to);
     return OK;
 }
 
@@ -228,11 +231,11 @@ static int read_assignments(const struct assignments *form, const struct format_
     const char *ends = *form->between == ' ' ? " \n" : "\n";
     char line[CALLED_BYTES + DECLARATION_NAME_BYTES];
 
-    for (const char *at = text; at < text + length; at += strcspn(at, ends) + 1) {
+    for (const char *begin = text; begin < text + length; begin += strcspn(begin, ends) + 1) {
         const struct plan_word *word;
         char *value;
 
-        if (!text_put(line, sizeof(line), "%.*s", (int)strcspn(at, ends), at))
+        if (!text_put(line, sizeof(line), "%.*s", (int)strcspn(begin, ends), begin))
             return fail(ERR_FORMAT, "\"%s\" is longer than any NAME=VALUE of a plan", line);
         if (!*line || *line == '#')
             continue;
@@ -243,7 +246,7 @@ static int read_assignments(const struct assignments *form, const struct format_
         value += strlen(form->equals);
         word = word_called(form->naming, job, &words, line);
         if (word)
-            set_written_word(job, word, form->typed, value, out);
+            set_written_word(job, word, form->style, value, out);
     }
     return OK;
 }
@@ -303,32 +306,33 @@ const struct format format_toml = {
 static void write_object(const struct format_job *job, const struct plan_words *words,
                          const char *prefix, FILE *to)
 {
-    size_t length = strlen(prefix);
-    char name[CALLED_BYTES], earlier[CALLED_BYTES], inner[CALLED_BYTES];
-    bool any = false;
+    size_t prefix_length = strlen(prefix);
+    char name[CALLED_BYTES], earlier[CALLED_BYTES], inner_prefix[CALLED_BYTES];
+    bool has_member = false;
 
     fputc('{', to);
     for (size_t i = 0; i < words->count; i++) {
-        size_t end, k = 0;
+        size_t name_end, k = 0;
 
         if (!reader_name(&paths, job, words->list[i].axis, name) ||
-            strncmp(name, prefix, length) != 0)
+            strncmp(name, prefix, prefix_length) != 0)
             continue;
-        end = length + strcspn(name + length, ".");
-        end += name[end] == '.';
+        name_end = prefix_length + strcspn(name + prefix_length, ".");
+        name_end += name[name_end] == '.';
         while (k < i && (!reader_name(&paths, job, words->list[k].axis, earlier) ||
-                         strncmp(name, earlier, end) != 0))
+                         strncmp(name, earlier, name_end) != 0))
             k++;
         if (k < i) /* its object was written with an earlier axis */
             continue;
-        fprintf(to, "%s\"%.*s\": ", any ? ", " : "", (int)(end - length - (name[end - 1] == '.')),
-                name + length);
-        any = true;
-        if (name[end - 1] == '.') {
-            snprintf(inner, sizeof(inner), "%.*s", (int)end, name);
-            write_object(job, words, inner, to);
+        fprintf(to, "%s\"%.*s\": ", has_member ? ", " : "",
+                (int)(name_end - prefix_length - (name[name_end - 1] == '.')),
+                name + prefix_length);
+        has_member = true;
+        if (name[name_end - 1] == '.') {
+            snprintf(inner_prefix, sizeof(inner_prefix), "%.*s", (int)name_end, name);
+            write_object(job, words, inner_prefix, to);
         } else {
-            write_value(job, &words->list[i], true, true, to);
+            write_value(job, &words->list[i], TYPED | QUOTED, to);
         }
     }
     fputc('}', to);
@@ -370,7 +374,7 @@ static int read_path_member(void *self, const struct json_value *v)
                  v->value               ? v->value
                  : v->kind == JSON_TRUE ? "true"
                                         : "false"))
-        set_written_word(r->job, word, true, value, r->out);
+        set_written_word(r->job, word, TYPED, value, r->out);
     return OK;
 }
 
@@ -399,19 +403,20 @@ static int write_flags(const struct format_job *job, FILE *to)
 {
     struct plan_words words = format_axes(job);
     char name[CALLED_BYTES];
-    bool first = true;
+    bool is_first = true;
 
     for (size_t i = 0; i < words.count; i++) {
-        const struct plan_word *w = &words.list[i];
-        bool alone = is_switch(job, w->axis);
+        const struct plan_word *word = &words.list[i];
+        bool is_alone = is_switch(job, word->axis);
 
-        if (!reader_name(&flags, job, w->axis, name) || (alone && !strcmp(w->value, "off")))
+        if (!reader_name(&flags, job, word->axis, name) ||
+            (is_alone && !strcmp(word->value, "off")))
             continue;
-        fprintf(to, "%s%s", first ? "" : " ", name);
+        fprintf(to, "%s%s", is_first ? "" : " ", name);
         /* After a blank, a value that begins with a minus would look like the next flag. */
-        if (!alone)
-            fprintf(to, "%s%s", *w->value == '-' ? "=" : " ", w->value);
-        first = false;
+        if (!is_alone)
+            fprintf(to, "%s%s", *word->value == '-' ? "=" : " ", word->value);
+        is_first = false;
     }
     fprintf(to, "\n");
     return OK;
@@ -485,11 +490,11 @@ static void write_answer(const struct format_job *job, const struct answer *a, F
                    class < d->class_edges ? d->class_edge[class] / 1e3 : NAN);
     json_write(to, ", 'plan': {");
     for (size_t i = 0; i < words.count; i++) {
-        const struct plan_word *w = &words.list[i];
+        const struct plan_word *word = &words.list[i];
 
-        if (!reader_name(&members, job, w->axis, name))
+        if (!reader_name(&members, job, word->axis, name))
             continue;
-        json_write(to, w->number ? "%s'%s': %s" : "%s'%s': '%s'", comma, name, w->value);
+        json_write(to, word->number ? "%s'%s': %s" : "%s'%s': '%s'", comma, name, word->value);
         comma = ", ";
     }
     json_write(to, "}, 'source': '%s', 'time_us': %.3f, 'default_us': %.3f}",
@@ -517,12 +522,15 @@ static int write_json(const struct format_job *job, FILE *to)
     return OK;
 }
 
-/* Answers that are being read; `now` is the present answer. */
+/* An edge that a range does not have. */
+static const double no_edge = 1e300;
+
+/* Answers that are being read. */
 struct json_reader {
     const struct format_job *job;
-    struct plan_words words, now, *out;
+    struct plan_words words, present, *out; /* present: the plan of the answer that is being read */
     double key, class, from, to, above, class_to;
-    bool in_answers, found;
+    bool in_answers, found; /* found: *out is the answer of the key */
 };
 
 /* The document has depth 0, "answers" 1, each answer 2, its members 3, the members of its plan
@@ -532,7 +540,7 @@ static int read_answer_value(void *self, const struct json_value *v)
     struct json_reader *r = self;
     const struct {
         const char *name;
-        double *at;
+        double *value;
     } edges[] = { { "key_from", &r->from },
                   { "key_to", &r->to },
                   { "class_above", &r->above },
@@ -545,23 +553,23 @@ static int read_answer_value(void *self, const struct json_value *v)
         return OK;
     if (v->depth == 2 && v->kind == JSON_OBJECT) {
         r->from = r->above = 0;
-        r->to = r->class_to = 1e300;
-        r->now.count = 0;
+        r->to = r->class_to = no_edge;
+        r->present.count = 0;
     } else if (v->depth == 2 && v->kind == JSON_END) {
-        bool meant = r->key >= r->from && r->key <= r->to && r->class <= r->class_to &&
-                     (r->above <= 0 || r->class > r->above);
+        bool is_wanted = r->key >= r->from && r->key <= r->to && r->class <= r->class_to &&
+                         (r->above <= 0 || r->class > r->above);
 
-        if (meant && !r->found)
-            *r->out = r->now;
-        r->found |= meant;
+        if (is_wanted && !r->found)
+            *r->out = r->present;
+        r->found |= is_wanted;
     } else if (v->depth == 3 && v->key && v->kind == JSON_NUMBER) {
         for (size_t i = 0; i < sizeof(edges) / sizeof(edges[0]); i++)
             if (!strcmp(v->key, edges[i].name))
-                *edges[i].at = json_number(v);
+                *edges[i].value = json_number(v);
     } else if (v->depth == 4 && v->key && v->value) {
         word = word_called(&members, r->job, &r->words, v->key);
         if (word && word->number == (v->kind == JSON_NUMBER))
-            set_word(&r->now, word, v->value);
+            set_word(&r->present, word, v->value);
     }
     return OK;
 }

@@ -140,12 +140,12 @@ static int find_member(struct import_line *line, const char *key, const struct m
 }
 
 /* Puts a value into its field of a row. Returns why that cannot be; NULL: it is done. */
-static const char *put_value(const struct member *m, const struct json_value *v, char why[64])
+static const char *set_field(const struct member *m, const struct json_value *v, char why[64])
 {
     static const char in_names[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_";
     const struct row_field *f = m->field;
-    void *to = (char *)m->row + f->offset;
+    void *target = (char *)m->row + f->offset;
     double number = v->kind == JSON_NUMBER ? json_number(v) : (double)NAN;
     struct moe_plan plan = { 0 };
 
@@ -160,7 +160,7 @@ static const char *put_value(const struct member *m, const struct json_value *v,
             return "is no number in range";
         /* Stores the number as an export would write it again, because that is what merging
          * compares. */
-        *(double *)to = row_rounded(f, number);
+        *(double *)target = row_rounded(f, number);
         return NULL;
     case ROW_BOOL:
         if (v->kind != JSON_TRUE && v->kind != JSON_FALSE)
@@ -172,7 +172,7 @@ static const char *put_value(const struct member *m, const struct json_value *v,
             (v->kind != JSON_STRING || strlen(v->value) != v->length ||
              plan_parse(v->value, &plan)))
             return "is no plan";
-        memcpy(to, &plan, sizeof(plan));
+        memcpy(target, &plan, sizeof(plan));
         return NULL;
     default:
         if (v->kind != JSON_STRING || v->length >= f->bytes || !is_plain(v))
@@ -183,23 +183,23 @@ static const char *put_value(const struct member *m, const struct json_value *v,
             snprintf(why, 64, "is no %s", f->name);
             return why;
         }
-        memcpy(to, v->value, v->length + 1);
+        memcpy(target, v->value, v->length + 1);
         return NULL;
     }
 }
 
-static int store_member(struct import_line *line, const struct json_value *v)
+static int set_member(struct import_line *line, const struct json_value *v)
 {
     const struct member *m = NULL;
     const char *fault;
     char why[64];
 
     TRY(find_member(line, v->key, &m));
-    fault = put_value(m, v, why);
+    fault = set_field(m, v, why);
     return fault ? refuse(line->table, v->key, fault) : OK;
 }
 
-static int on_member(void *self, const struct json_value *v)
+static int read_line_member(void *self, const struct json_value *v)
 {
     struct import_line *line = self;
 
@@ -227,7 +227,7 @@ static int on_member(void *self, const struct json_value *v)
         line->inner_seen = true;
         return OK;
     }
-    return store_member(line, v);
+    return set_member(line, v);
 }
 
 /* Reads a line with the members of `line` and, if `rows` is given, the fields of such a row. */
@@ -238,7 +238,7 @@ static int read_members(struct import_line *line, const struct row_table *rows, 
 
     if (rows)
         expect_fields(line, rows->fields, rows->count, line->table->header.version, row);
-    rc = json_read(text, length, NULL, on_member, line);
+    rc = json_read(text, length, NULL, read_line_member, line);
     if (rc == UNSUPPORTED)
         return refuse(line->table, NULL, "is no JSON");
     TRY(rc);
@@ -274,7 +274,7 @@ struct version_claim {
 };
 
 /* Reads only two members, because another version's first line may have other ones. */
-static int on_claim(void *self, const struct json_value *v)
+static int read_claim_member(void *self, const struct json_value *v)
 {
     struct version_claim *claim = self;
 
@@ -291,7 +291,7 @@ static int on_claim(void *self, const struct json_value *v)
 static bool read_claim(const char *text, size_t length, struct version_claim *claim)
 {
     *claim = (struct version_claim){ .version = -1 };
-    return length <= LINE_MAX && !json_read(text, length, NULL, on_claim, claim) &&
+    return length <= LINE_MAX && !json_read(text, length, NULL, read_claim_member, claim) &&
            !strcmp(claim->format, "moetune-table");
 }
 
@@ -303,7 +303,7 @@ bool import_is_begun(const char *text, size_t size)
     return end && read_claim(text, (size_t)(end - text), &claim);
 }
 
-static int find_version(struct import_table *r, const char *text, size_t length)
+static int read_version(struct import_table *r, const char *text, size_t length)
 {
     struct version_claim claim;
 
@@ -353,7 +353,7 @@ static const struct row_field sample_head[] = {
 
 static int read_cluster(struct import_table *r, const char *text, size_t length)
 {
-    struct known_cluster k = { .id = 0 };
+    struct known_cluster described = { .id = 0 };
     char fields[2 * CLUSTER_TEXT_BYTES] = "", origin[512], hex[SHA256_HEX_BYTES];
     struct head head;
     struct import_line line = {
@@ -363,16 +363,16 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
     EXPECT(&line, cluster_head, 1, &head);
     TRY(read_members(&line, NULL, NULL, text, length));
     text_put(origin, sizeof(origin), "%s, line %u", TEXT_SHORT(r->file, 400), r->line);
-    TRY(cluster_parse(fields, origin, &k.cluster));
-    cluster_hex(&k.cluster, hex);
-    memcpy(k.hash, hex, sizeof(k.hash));
+    TRY(cluster_parse(fields, origin, &described.cluster));
+    cluster_hex(&described.cluster, hex);
+    memcpy(described.hash, hex, sizeof(described.hash));
     if (strcmp(hex, head.cluster) != 0)
         return refuse(r, "fingerprint", "is not the hash of its fields");
     if (r->cluster_count && strcmp(r->clusters[r->cluster_count - 1].hash, hex) >= 0)
         return refuse(r, "fingerprint", "is out of order");
     if (r->cluster_count == CLUSTERS_MAX)
         return refuse(r, "fingerprint", "is one too many");
-    ARRAY_APPEND(r->clusters, r->cluster_count, k);
+    ARRAY_APPEND(r->clusters, r->cluster_count, described);
     return OK;
 }
 
@@ -384,11 +384,11 @@ static int by_hash(const void *hash, const void *cluster)
 /* Clusters are sorted by their hashes. Returns -1 if none has this hash. */
 static long find_cluster(const struct import_table *r, const char *hash)
 {
-    const struct known_cluster *at = NULL;
+    const struct known_cluster *found = NULL;
 
     if (r->cluster_count)
-        at = bsearch(hash, r->clusters, r->cluster_count, sizeof(*r->clusters), by_hash);
-    return at ? at - r->clusters : -1;
+        found = bsearch(hash, r->clusters, r->cluster_count, sizeof(*r->clusters), by_hash);
+    return found ? found - r->clusters : -1;
 }
 
 /* ---- Spaces. */
@@ -399,7 +399,7 @@ struct declared_line {
     bool has_tag, has_text, strange;
 };
 
-static int on_declared(void *self, const struct json_value *v)
+static int read_space_member(void *self, const struct json_value *v)
 {
     struct declared_line *line = self;
     bool is_tag = v->key && !strcmp(v->key, "space"), is_text = v->key && !strcmp(v->key, "text");
@@ -426,23 +426,23 @@ static int on_declared(void *self, const struct json_value *v)
 static int read_space(struct import_table *r, const char *text, size_t length)
 {
     struct declared_line line = { .strange = false };
-    struct incoming_space in = { .space = NULL };
+    struct incoming_space incoming = { .space = NULL };
     char tag[DECLARATION_TAG_BYTES];
-    int rc = json_read(text, length, NULL, on_declared, &line);
+    int rc = json_read(text, length, NULL, read_space_member, &line);
 
     if (rc == ERR_NOMEM)
         return rc;
     if (rc || line.strange || !line.has_tag || !line.has_text)
         return refuse(r, "space", "is no space with its text");
-    if (declaration_register_silently(line.text, &in.space) ||
-        strcmp(in.space->text, line.text) != 0)
+    if (declaration_register_silently(line.text, &incoming.space) ||
+        strcmp(incoming.space->text, line.text) != 0)
         return refuse(r, "text", "declares no space in its one form");
-    if (strcmp(declaration_tag(in.space, tag), line.tag) != 0)
+    if (strcmp(declaration_tag(incoming.space, tag), line.tag) != 0)
         return refuse(r, "space", "is not what its text is called");
     if (r->space_count &&
         strcmp(declaration_tag(r->spaces[r->space_count - 1].space, tag), line.tag) >= 0)
         return refuse(r, "space", "comes twice, or is out of order");
-    ARRAY_APPEND(r->spaces, r->space_count, in);
+    ARRAY_APPEND(r->spaces, r->space_count, incoming);
     return OK;
 }
 
@@ -674,7 +674,7 @@ static bool is_current(const struct import_table *r, const struct incoming_stand
 static int check_claims(struct import_table *r)
 {
     const struct standing_row *standing = NULL;
-    size_t next = 0;
+    size_t next_standing = 0;
 
     for (size_t i = 0; i < r->entry_count; i++) {
         const struct incoming *in = &r->entries[i];
@@ -682,9 +682,11 @@ static int check_claims(struct import_table *r)
 
         if (i && !is_of_table(in, in[-1].cluster, &in[-1].shape, in[-1].row.window))
             standing = NULL;
-        if (next < r->standing_count && r->standings[next].table == i) {
-            standing = is_current(r, &r->standings[next]) ? &r->standings[next].row : NULL;
-            next++;
+        if (next_standing < r->standing_count && r->standings[next_standing].table == i) {
+            standing = is_current(r, &r->standings[next_standing])
+                           ? &r->standings[next_standing].row
+                           : NULL;
+            next_standing++;
         }
         fault = entry_fault(&in->row, &in->shape, standing);
         r->line = in->line;
@@ -707,29 +709,29 @@ static int read_sample(struct import_table *r, const char *text, size_t length)
 
 /* ---- The whole table. */
 
-static bool begins(const char *text, size_t length, const char *with)
+static bool begins_with(const char *text, size_t length, const char *beginning)
 {
-    return length > strlen(with) && !memcmp(text, with, strlen(with));
+    return length > strlen(beginning) && !memcmp(text, beginning, strlen(beginning));
 }
 
 static int read_line(struct import_table *r, const char *text, size_t length)
 {
     if (length > LINE_MAX)
         return refuse(r, NULL, "is too long");
-    if (begins(text, length, "{\"fingerprint\":"))
+    if (begins_with(text, length, "{\"fingerprint\":"))
         return r->entry_count || r->space_count
                    ? refuse(r, "fingerprint", "comes after entries or spaces")
                    : read_cluster(r, text, length);
-    if (begins(text, length, "{\"space\":") && r->header.version >= 8)
+    if (begins_with(text, length, "{\"space\":") && r->header.version >= 8)
         return r->entry_count ? refuse(r, "space", "comes after entries")
                               : read_space(r, text, length);
-    if (begins(text, length, "{\"sample_of\":"))
+    if (begins_with(text, length, "{\"sample_of\":"))
         return read_sample(r, text, length);
-    if (begins(text, length, "{\"launch_of\":") && r->header.version >= 10)
+    if (begins_with(text, length, "{\"launch_of\":") && r->header.version >= 10)
         return read_launch(r, text, length);
     if (r->launch_count)
         return refuse(r, NULL, "comes after launches");
-    if (begins(text, length, "{\"standing_of\":") && r->header.version >= 3)
+    if (begins_with(text, length, "{\"standing_of\":") && r->header.version >= 3)
         return read_standing(r, text, length);
     if (r->standing_count)
         return refuse(r, NULL, "comes after standings");
@@ -738,7 +740,7 @@ static int read_line(struct import_table *r, const char *text, size_t length)
 
 static int read_all(struct import_table *r, const char *text, size_t size)
 {
-    const char *end = text + size, *at = memchr(text, '\n', size);
+    const char *text_end = text + size, *line_end = memchr(text, '\n', size);
     const struct {
         const char *what;
         const size_t *count;
@@ -752,25 +754,25 @@ static int read_all(struct import_table *r, const char *text, size_t size)
     char hex[SHA256_HEX_BYTES];
 
     r->line = 1;
-    TRY(find_version(r, text, at ? (size_t)(at - text) : size));
-    if (!at)
+    TRY(read_version(r, text, line_end ? (size_t)(line_end - text) : size));
+    if (!line_end)
         return refuse(r, NULL, "does not end");
     EXPECT(&first, header_fields, r->header.version, &r->header);
-    TRY(read_members(&first, NULL, NULL, text, (size_t)(at - text)));
+    TRY(read_members(&first, NULL, NULL, text, (size_t)(line_end - text)));
     if (r->header.semantics != CLUSTER_SEMANTICS)
         return refuse(r, "semantics", "is another meaning of r, d and a than this moetune's");
     if (!r->header.entries)
         return refuse(r, "entries", "is 0: a table has at least one");
-    sha256_text(at + 1, (size_t)(end - at - 1), hex);
+    sha256_text(line_end + 1, (size_t)(text_end - line_end - 1), hex);
     if (strcmp(hex, r->header.sha256) != 0)
         return fail(ERR_FORMAT, "%s is damaged: its lines do not match the hash in its first line",
                     r->file);
-    for (text = at + 1; text < end; text = at + 1) {
+    for (text = line_end + 1; text < text_end; text = line_end + 1) {
         r->line++;
-        at = memchr(text, '\n', (size_t)(end - text));
-        if (!at)
+        line_end = memchr(text, '\n', (size_t)(text_end - text));
+        if (!line_end)
             return refuse(r, NULL, "does not end");
-        TRY(read_line(r, text, (size_t)(at - text)));
+        TRY(read_line(r, text, (size_t)(line_end - text)));
     }
     /* Only the end of the text can show the following faults. */
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
@@ -835,18 +837,18 @@ struct width_count {
     size_t entries;
 };
 
-static int count_width(void *self, const struct entry_row *e)
+static int count_entries_of_width(void *self, const struct entry_row *e)
 {
-    struct width_count *known = self;
+    struct width_count *width = self;
 
-    known->entries += e->window == known->window;
+    width->entries += e->window == width->window;
     return OK;
 }
 
 static int place_entry(struct import_table *t, struct store *store, struct incoming *in,
                        const struct import_options *options, struct import_result *out)
 {
-    struct entry_row known;
+    struct entry_row existing;
     bool differs;
 
     in->row.cluster = t->clusters[in->cluster].id;
@@ -855,53 +857,56 @@ static int place_entry(struct import_table *t, struct store *store, struct incom
         in->row.shape = in[-1].row.shape;
     else
         TRY(store_shape_add(store, &in->shape, &in->row.shape));
-    TRY(store_entry_merge(store, &in->row, "import", &known, &in->outcome));
-    differs = in->outcome != MERGE_ADDED && !plan_equal(&known.plan, &in->row.plan);
+    TRY(store_entry_merge(store, &in->row, "import", &existing, &in->outcome));
+    differs = in->outcome != MERGE_ADDED && !plan_equal(&existing.plan, &in->row.plan);
     out->added += in->outcome == MERGE_ADDED;
     out->same += in->outcome == MERGE_SAME;
     out->replaced += in->outcome == MERGE_REPLACED;
     out->lost += in->outcome == MERGE_LOST;
     out->conflicts += differs;
     if (differs && options->conflict && out->conflicts <= IMPORT_CONFLICTS_KEPT)
-        options->conflict(options->self, &known, &in->row, in->outcome);
+        options->conflict(options->self, &existing, &in->row, in->outcome);
     return OK;
 }
 
 static int place_all(struct import_table *t, struct store *store,
                      const struct import_options *options, struct import_result *out)
 {
-    size_t next = 0, end;
+    size_t next_standing = 0, table_end;
 
     for (size_t i = 0; i < t->cluster_count; i++)
         TRY(store_cluster_elsewhere(store, &t->clusters[i].cluster, &t->clusters[i].id));
     for (size_t i = 0; i < t->entry_count; i++)
         TRY(place_entry(t, store, &t->entries[i], options, out));
-    for (size_t i = 0; i < t->entry_count; i = end) { /* one layer's entries of one width */
-        const struct incoming *first = &t->entries[i];
-        struct width_count known = { .window = first->row.window };
-        bool changed = false, added;
-        bool all_there = true; /* every entry that came in is there now */
+    for (size_t i = 0; i < t->entry_count; i = table_end) { /* one layer's entries of one width */
+        const struct incoming *first_entry = &t->entries[i];
+        struct width_count in_store = { .window = first_entry->row.window };
+        bool any_changed = false, added;
+        bool all_stored = true; /* every entry that came in is there now */
         struct standing_row *standing;
 
-        for (end = i; end < t->entry_count &&
-                      is_of_table(&t->entries[end], first->cluster, &first->shape, known.window);
-             end++) {
-            changed |=
-                t->entries[end].outcome == MERGE_ADDED || t->entries[end].outcome == MERGE_REPLACED;
-            all_there &= t->entries[end].outcome != MERGE_LOST;
+        for (table_end = i;
+             table_end < t->entry_count && is_of_table(&t->entries[table_end], first_entry->cluster,
+                                                       &first_entry->shape, in_store.window);
+             table_end++) {
+            any_changed |= t->entries[table_end].outcome == MERGE_ADDED ||
+                           t->entries[table_end].outcome == MERGE_REPLACED;
+            all_stored &= t->entries[table_end].outcome != MERGE_LOST;
         }
-        if (changed)
-            TRY(store_standing_end(store, first->row.cluster, first->row.shape, known.window));
-        if (next == t->standing_count || t->standings[next].table != i)
+        if (any_changed)
+            TRY(store_standing_end(store, first_entry->row.cluster, first_entry->row.shape,
+                                   in_store.window));
+        if (next_standing == t->standing_count || t->standings[next_standing].table != i)
             continue;
         /* A standing comes in only beside exactly the entries that it was measured with. So the
          * standings that stay depend on the entries that stay, and not on the order of imports. */
-        standing = &t->standings[next++].row;
-        TRY(store_entries(store, first->row.cluster, first->row.shape, count_width, &known));
-        if (!all_there || known.entries != end - i)
+        standing = &t->standings[next_standing++].row;
+        TRY(store_entries(store, first_entry->row.cluster, first_entry->row.shape,
+                          count_entries_of_width, &in_store));
+        if (!all_stored || in_store.entries != table_end - i)
             continue;
-        standing->cluster = first->row.cluster;
-        standing->shape = first->row.shape;
+        standing->cluster = first_entry->row.cluster;
+        standing->shape = first_entry->row.shape;
         TRY(store_standing_merge(store, standing, &added));
         out->standings += added;
     }

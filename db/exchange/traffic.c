@@ -19,7 +19,7 @@
 /* A line that libmoelookup writes has at most some 20,000 buckets, and a job has a few layers. */
 enum { FILE_MAX = 1 << 28, LAYERS_MAX = 1 << 10, BUCKETS_MAX = 1 << 20 };
 
-static const double count_most = 0x1p53; /* JSON numbers beyond have gaps */
+static const double largest_count = 0x1p53; /* JSON numbers beyond have gaps */
 
 /* The line that is being read, and its layer so far. */
 struct traffic_line {
@@ -28,12 +28,12 @@ struct traffic_line {
     unsigned seen; /* members, as bits */
     bool in_asked; /* reading is inside of "asked" */
     struct traffic_layer layer;
-    /* One row of "asked"; `place` is the index in the row. */
-    int place;
+    /* One row of "asked": [bucket, source, count]. `column` is the index in the row. */
+    int column;
     double bucket, count;
     int source;
-    bool cluster, device; /* were not null */
-    bool stranger;        /* the layer's space is not known here */
+    bool has_cluster, has_device; /* the members were not null */
+    bool has_unknown_space;       /* the layer's space is not known here */
 };
 
 static int refuse(const struct traffic_line *line, const char *field, const char *why)
@@ -50,7 +50,7 @@ static int refuse_line(const struct traffic_line *line)
         line->origin, line->number);
 }
 
-static bool is_whole(const struct json_value *v, double most, double *out)
+static bool read_whole_number(const struct json_value *v, double most, double *out)
 {
     double value = v->kind == JSON_NUMBER ? json_number(v) : -1;
 
@@ -71,12 +71,12 @@ static int read_layer(struct traffic_line *line, const struct json_value *v)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape) };
     char why[SHAPE_FAULT_BYTES];
-    const char *strange = is_text(v) ? shape_scan(v->value, &shape) : "";
+    const char *unread_word = is_text(v) ? shape_scan(v->value, &shape) : "";
 
-    line->stranger = strange && !strncmp(strange, "space=", 6);
-    if (line->stranger)
+    line->has_unknown_space = unread_word && !strncmp(unread_word, "space=", 6);
+    if (line->has_unknown_space)
         return OK;
-    if (strange)
+    if (unread_word)
         return refuse(line, v->key, "is no layer");
     if (shape_fault(&shape, why, sizeof(why)))
         return refuse(line, v->key, why);
@@ -93,7 +93,7 @@ static const char *const member_words[MEMBERS + 1] = { "format",  "version", "la
 static int read_member(struct traffic_line *line, const struct json_value *v)
 {
     int member = word_find(member_words, v->key);
-    bool null = v->kind == JSON_NULL, good = false;
+    bool is_null = v->kind == JSON_NULL, is_valid = false;
     double number = 0;
 
     if (member < 0)
@@ -103,28 +103,28 @@ static int read_member(struct traffic_line *line, const struct json_value *v)
     line->seen |= 1u << member;
     switch ((enum member)member) {
     case FORMAT:
-        good = is_text(v) && !strcmp(v->value, "moetune-traffic");
-        return good ? OK : refuse(line, v->key, "is not moetune-traffic");
+        is_valid = is_text(v) && !strcmp(v->value, "moetune-traffic");
+        return is_valid ? OK : refuse(line, v->key, "is not moetune-traffic");
     case VERSION:
-        good = is_whole(v, 1e9, &number) && number >= 1 && number <= TRAFFIC_VERSION;
-        return good ? OK : refuse(line, v->key, "is no version that this moetune reads");
+        is_valid = read_whole_number(v, 1e9, &number) && number >= 1 && number <= TRAFFIC_VERSION;
+        return is_valid ? OK : refuse(line, v->key, "is no version that this moetune reads");
     case LAYER: return read_layer(line, v);
     case WINDOW:
-        good = is_whole(v, UINT32_MAX, &number) && number >= 1;
+        is_valid = read_whole_number(v, UINT32_MAX, &number) && number >= 1;
         line->layer.window = (uint32_t)number;
-        return good ? OK : refuse(line, v->key, "is no width");
+        return is_valid ? OK : refuse(line, v->key, "is no width");
     case CLUSTER:
-        line->cluster = !null;
-        good = null || (is_text(v) && v->length == SHA256_HEX_BYTES - 1 &&
-                        strspn(v->value, "0123456789abcdef") == v->length);
-        return good ? OK : refuse(line, v->key, "is no hash");
+        line->has_cluster = !is_null;
+        is_valid = is_null || (is_text(v) && v->length == SHA256_HEX_BYTES - 1 &&
+                               strspn(v->value, "0123456789abcdef") == v->length);
+        return is_valid ? OK : refuse(line, v->key, "is no hash");
     case DEVICE:
-        line->device = !null;
-        return null || is_text(v) ? OK : refuse(line, v->key, "is no name");
+        line->has_device = !is_null;
+        return is_null || is_text(v) ? OK : refuse(line, v->key, "is no name");
     case LOST:
-        good = is_whole(v, count_most, &number);
+        is_valid = read_whole_number(v, largest_count, &number);
         line->layer.lost = (uint64_t)number;
-        return good ? OK : refuse(line, v->key, "is no count");
+        return is_valid ? OK : refuse(line, v->key, "is no count");
     case ASKED:
         line->in_asked = v->kind == JSON_ARRAY;
         return line->in_asked ? OK : refuse(line, v->key, "is no list");
@@ -133,12 +133,12 @@ static int read_member(struct traffic_line *line, const struct json_value *v)
     return refuse(line, v->key, "is unknown");
 }
 
-static int on_value(void *self, const struct json_value *v)
+static int read_value(void *self, const struct json_value *v)
 {
     struct traffic_line *line = self;
-    struct traffic_layer *l = &line->layer;
+    struct traffic_layer *layer = &line->layer;
     struct traffic_bucket row = { .bucket = (uint32_t)line->bucket };
-    bool good = false;
+    bool is_valid = false;
 
     if (v->depth == 0)
         return v->kind == JSON_OBJECT || v->kind == JSON_END ? OK : refuse_line(line);
@@ -151,30 +151,31 @@ static int on_value(void *self, const struct json_value *v)
     if (!line->in_asked || v->depth > 3)
         return refuse(line, v->key ? v->key : "value", "is in an unexpected place");
     if (v->depth == 2 && v->kind == JSON_END) {
-        good = line->place == 3;
-        if (good && l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= row.bucket)
+        is_valid = line->column == 3;
+        if (is_valid && layer->bucket_count &&
+            layer->buckets[layer->bucket_count - 1].bucket >= row.bucket)
             return refuse(line, "asked", "is not by bucket, each once");
-        if (good && l->bucket_count == BUCKETS_MAX)
+        if (is_valid && layer->bucket_count == BUCKETS_MAX)
             return refuse(line, "asked", "has too many buckets");
-        if (good) {
+        if (is_valid) {
             row.asked[line->source] = (uint64_t)line->count;
-            ARRAY_APPEND(l->buckets, l->bucket_count, row);
+            ARRAY_APPEND(layer->buckets, layer->bucket_count, row);
         }
     } else if (v->depth == 2) {
-        good = v->kind == JSON_ARRAY;
-        line->place = 0;
+        is_valid = v->kind == JSON_ARRAY;
+        line->column = 0;
     } else {
-        if (line->place == 0)
-            good = is_whole(v, UINT32_MAX, &line->bucket);
-        if (line->place == 1 && is_text(v)) {
+        if (line->column == 0)
+            is_valid = read_whole_number(v, UINT32_MAX, &line->bucket);
+        if (line->column == 1 && is_text(v)) {
             line->source = word_find(plan_source_words, v->value);
-            good = line->source >= 0;
+            is_valid = line->source >= 0;
         }
-        if (line->place == 2)
-            good = is_whole(v, count_most, &line->count) && line->count >= 1;
-        line->place++;
+        if (line->column == 2)
+            is_valid = read_whole_number(v, largest_count, &line->count) && line->count >= 1;
+        line->column++;
     }
-    return good ? OK : refuse(line, "asked", "has an item that is no [bucket, source, count]");
+    return is_valid ? OK : refuse(line, "asked", "has an item that is no [bucket, source, count]");
 }
 
 /* ---- Sums. */
@@ -185,29 +186,30 @@ static uint64_t add_counts(uint64_t a, uint64_t b)
 }
 
 /* Adds two lists that are sorted by bucket; the sum is sorted, too. */
-static int merge(struct traffic_layer *into, const struct traffic_layer *from)
+static int merge_layers(struct traffic_layer *into, const struct traffic_layer *from)
 {
     const struct traffic_bucket *a = into->buckets, *a_end = a + into->bucket_count;
     const struct traffic_bucket *b = from->buckets, *b_end = b + from->bucket_count;
-    size_t room = into->bucket_count + from->bucket_count + 1, n = 0;
-    struct traffic_bucket *both = malloc(room * sizeof(*both));
+    size_t room = into->bucket_count + from->bucket_count + 1, count = 0;
+    struct traffic_bucket *merged = malloc(room * sizeof(*merged));
 
-    if (!both)
+    if (!merged)
         return fail(ERR_NOMEM, "%zu rows of traffic", room);
     while (a < a_end || b < b_end) {
-        bool first = b == b_end || (a < a_end && a->bucket <= b->bucket);
+        bool takes_a = b == b_end || (a < a_end && a->bucket <= b->bucket);
 
-        both[n] = first ? *a++ : *b++;
-        if (first && b < b_end && b->bucket == both[n].bucket) {
-            for (int s = 0; s < PLAN_SOURCE_COUNT; s++)
-                both[n].asked[s] = add_counts(both[n].asked[s], b->asked[s]);
+        merged[count] = takes_a ? *a++ : *b++;
+        if (takes_a && b < b_end && b->bucket == merged[count].bucket) {
+            for (int source = 0; source < PLAN_SOURCE_COUNT; source++)
+                merged[count].asked[source] =
+                    add_counts(merged[count].asked[source], b->asked[source]);
             b++;
         }
-        n++;
+        count++;
     }
     free(into->buckets);
-    into->buckets = both;
-    into->bucket_count = n;
+    into->buckets = merged;
+    into->bucket_count = count;
     into->lost = add_counts(into->lost, from->lost);
     return OK;
 }
@@ -215,41 +217,42 @@ static int merge(struct traffic_layer *into, const struct traffic_layer *from)
 /* Members come in any order, so what must fit together is checked at the end of the line. */
 static int add_line(const struct traffic_line *line, struct traffic *t)
 {
-    const struct traffic_layer *l = &line->layer;
-    struct buckets buckets = buckets_of(&l->shape, l->window);
-    size_t at = 0;
+    const struct traffic_layer *layer = &line->layer;
+    struct buckets buckets = buckets_of(&layer->shape, layer->window);
+    size_t index = 0;
 
     for (int i = 0; i < MEMBERS; i++)
         if (!(line->seen >> i & 1))
             return refuse(line, member_words[i], "is missing");
-    if (buckets.declared && l->window != 1)
+    if (buckets.declared && layer->window != 1)
         return refuse(line, "window", "is not 1, as buckets of a declared space are");
-    if (l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= buckets_end(buckets))
+    if (layer->bucket_count &&
+        layer->buckets[layer->bucket_count - 1].bucket >= buckets_end(buckets))
         return refuse(line, "asked", "has a bucket that is none of the layer's space");
-    if (line->cluster != line->device)
+    if (line->has_cluster != line->has_device)
         return refuse(line, "device", "and \"cluster\" are both there or both null");
-    if (line->stranger) {
+    if (line->has_unknown_space) {
         t->unknown_spaces++;
         return OK;
     }
-    while (at < t->count &&
-           (t->layers[at].window != l->window || !shape_equal(&t->layers[at].shape, &l->shape)))
-        at++;
-    if (at == LAYERS_MAX)
+    while (index < t->count && (t->layers[index].window != layer->window ||
+                                !shape_equal(&t->layers[index].shape, &layer->shape)))
+        index++;
+    if (index == LAYERS_MAX)
         return refuse(line, "layer", "is one too many");
-    if (at == t->count) {
-        struct traffic_layer fresh = { .shape = l->shape, .window = l->window };
+    if (index == t->count) {
+        struct traffic_layer new_layer = { .shape = layer->shape, .window = layer->window };
 
-        ARRAY_APPEND(t->layers, t->count, fresh);
+        ARRAY_APPEND(t->layers, t->count, new_layer);
     }
-    return merge(&t->layers[at], l);
+    return merge_layers(&t->layers[index], layer);
 }
 
 static int read_line(const char *text, size_t length, const char *origin, uint32_t number,
                      struct traffic *inout)
 {
     struct traffic_line line = { .origin = origin, .number = number };
-    int rc = json_read(text, length, NULL, on_value, &line);
+    int rc = json_read(text, length, NULL, read_value, &line);
 
     if (rc == UNSUPPORTED)
         rc = refuse_line(&line);
@@ -302,11 +305,11 @@ void traffic_free(struct traffic *traffic)
 
 uint64_t traffic_lookups(const struct traffic_bucket *bucket)
 {
-    uint64_t all = 0;
+    uint64_t sum = 0;
 
     for (int i = 0; i < PLAN_SOURCE_COUNT; i++)
-        all = add_counts(all, bucket->asked[i]);
-    return all;
+        sum = add_counts(sum, bucket->asked[i]);
+    return sum;
 }
 
 uint64_t traffic_unpinned(const struct traffic_bucket *bucket)
@@ -316,11 +319,11 @@ uint64_t traffic_unpinned(const struct traffic_bucket *bucket)
 
 uint64_t traffic_total(const struct traffic_layer *layer)
 {
-    uint64_t all = layer->lost;
+    uint64_t sum = layer->lost;
 
     for (size_t i = 0; i < layer->bucket_count; i++)
-        all = add_counts(all, traffic_lookups(&layer->buckets[i]));
-    return all;
+        sum = add_counts(sum, traffic_lookups(&layer->buckets[i]));
+    return sum;
 }
 
 /* ---- Weights. */
@@ -329,28 +332,28 @@ int traffic_weights(const struct traffic *traffic, const struct moe_shape *shape
                     double *weights, size_t count)
 {
     bool found = false;
-    double all = 0;
+    double total = 0;
 
     for (size_t b = 0; b < count; b++)
         weights[b] = 0;
     for (size_t i = 0; i < traffic->count; i++) {
         const struct traffic_layer *layer = &traffic->layers[i];
-        struct moe_shape own = layer->shape;
+        struct moe_shape asked_shape = layer->shape;
 
-        own.tokens = own.tokens ? own.tokens : shape->tokens;
-        if (layer->window != window || !shape_equal(&own, shape))
+        asked_shape.tokens = asked_shape.tokens ? asked_shape.tokens : shape->tokens;
+        if (layer->window != window || !shape_equal(&asked_shape, shape))
             continue;
         found = true;
         for (size_t k = 0; k < layer->bucket_count; k++)
             if (layer->buckets[k].bucket < count) {
                 weights[layer->buckets[k].bucket] += (double)traffic_lookups(&layer->buckets[k]);
-                all += (double)traffic_lookups(&layer->buckets[k]);
+                total += (double)traffic_lookups(&layer->buckets[k]);
             }
     }
     if (!found)
         return fail(ERR_ARGUMENT, "the traffic is of other spaces or layers than %s",
                     SHAPE_TEXT(shape));
-    if (!(all > 0))
+    if (!(total > 0))
         return fail(ERR_ARGUMENT, "the traffic has no look-ups in these buckets of %s",
                     SHAPE_TEXT(shape));
     return OK;
