@@ -12,13 +12,13 @@
  * `count`. Returns NULL after a message when memory ran out; the old array is then unchanged. */
 static inline void *array_more(void *array, size_t count, size_t bytes)
 {
-    void *more = array;
+    void *grown = array;
 
     if ((count & (count - 1)) == 0)
-        more = realloc(array, (count ? 2 * count : 1) * bytes);
-    if (!more)
+        grown = realloc(array, (count ? 2 * count : 1) * bytes);
+    if (!grown)
         fail(ERR_NOMEM, "%zu rows", count);
-    return more;
+    return grown;
 }
 
 /* Appends a value to an array. When memory ran out, makes the calling function return ERR_NOMEM. */

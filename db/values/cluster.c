@@ -90,7 +90,7 @@ const size_t cluster_field_count = sizeof(cluster_fields) / sizeof(cluster_field
 
 const char *const cluster_class_words[] = { "hard", "soft", "info", "model", NULL };
 
-static void *place(struct cluster *cluster, const struct cluster_field *field)
+static void *value_pointer(struct cluster *cluster, const struct cluster_field *field)
 {
     return (char *)cluster + field->offset;
 }
@@ -109,9 +109,9 @@ struct cluster cluster_unknown(void)
         const struct cluster_field *f = &cluster_fields[i];
 
         if (f->kind == FIELD_WORD)
-            snprintf(place(&c, f), f->bytes, "unknown");
+            snprintf(value_pointer(&c, f), f->bytes, "unknown");
         else if (f->kind == FIELD_NUMBER)
-            *(double *)place(&c, f) = NAN;
+            *(double *)value_pointer(&c, f) = NAN;
     }
     return c;
 }
@@ -129,7 +129,7 @@ static bool is_known(const struct cluster *cluster, const struct cluster_field *
 }
 
 /* Ranks per node 0 are written, too: they say that nodes differ. */
-static bool is_written(const struct cluster *cluster, const struct cluster_field *field)
+static bool is_in_text(const struct cluster *cluster, const struct cluster_field *field)
 {
     return is_known(cluster, field) || field->offset == offsetof(struct cluster, ranks_per_node);
 }
@@ -138,10 +138,10 @@ static bool is_written(const struct cluster *cluster, const struct cluster_field
  * point, which may have several bytes. */
 static void swap_point(const char *text, const char *from, const char *to, char *out, size_t size)
 {
-    const char *at = strstr(text, from);
+    const char *point = strstr(text, from);
 
-    if (at)
-        text_put(out, size, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    if (point)
+        text_put(out, size, "%.*s%s%s", (int)(point - text), text, to, point + strlen(from));
     else
         text_put(out, size, "%s", text);
 }
@@ -184,7 +184,7 @@ const char *cluster_value(const struct cluster *cluster, const struct cluster_fi
 {
     const void *value = value_of(cluster, field);
 
-    if (!is_written(cluster, field))
+    if (!is_in_text(cluster, field))
         snprintf(text, size, "unknown");
     else if (field->kind == FIELD_WORD)
         format_word(value, text, size);
@@ -204,7 +204,7 @@ int cluster_format(const struct cluster *cluster, char *text, size_t size)
     for (size_t i = 0; i < cluster_field_count; i++) {
         size_t room = used < size ? size - used : 0;
 
-        if (is_written(cluster, &cluster_fields[i]))
+        if (is_in_text(cluster, &cluster_fields[i]))
             used += (size_t)snprintf(room ? text + used : NULL, room, "%s = %s\n",
                                      cluster_fields[i].name,
                                      CLUSTER_VALUE(cluster, &cluster_fields[i]));
@@ -224,8 +224,8 @@ static bool parse_number(const char *text, double *out)
     return end != local && !*end && isfinite(*out);
 }
 
-static const char *store_value(const struct cluster_field *field, const char *text,
-                               struct cluster *cluster)
+static const char *set_value(const struct cluster_field *field, const char *text,
+                             struct cluster *cluster)
 {
     double number;
 
@@ -237,7 +237,7 @@ static const char *store_value(const struct cluster_field *field, const char *te
                 return "holds a control character";
         if (field->words && strcmp(text, "unknown") != 0 && word_find(field->words, text) < 0)
             return "is none of f32, f16, bf16";
-        text_put(place(cluster, field), field->bytes, "%s", text);
+        text_put(value_pointer(cluster, field), field->bytes, "%s", text);
         return NULL;
     }
     if (!strcmp(text, "unknown"))
@@ -247,12 +247,12 @@ static const char *store_value(const struct cluster_field *field, const char *te
     if (number < field->least || number > field->most)
         return "is out of range";
     if (field->kind == FIELD_NUMBER) {
-        *(double *)place(cluster, field) = number;
+        *(double *)value_pointer(cluster, field) = number;
         return NULL;
     }
     if (number != floor(number))
         return "is not a whole number";
-    *(uint32_t *)place(cluster, field) = (uint32_t)number;
+    *(uint32_t *)value_pointer(cluster, field) = (uint32_t)number;
     return NULL;
 }
 
@@ -294,7 +294,7 @@ int cluster_parse(const char *text, const char *origin, struct cluster *out)
     struct cluster c = cluster_unknown();
     /* The line of each field; 0: not seen yet. */
     int line_of[sizeof(cluster_fields) / sizeof(cluster_fields[0])] = { 0 };
-    int number = 0, ranks_line = 0;
+    int line_number = 0, ranks_line = 0;
 
     if (strnlen(text, TEXT_LIMIT_BYTES) == TEXT_LIMIT_BYTES)
         return fail(ERR_FORMAT, "%s: longer than the %d bytes a cluster's description may have",
@@ -302,12 +302,12 @@ int cluster_parse(const char *text, const char *origin, struct cluster *out)
     while (*text) {
         size_t length = strcspn(text, "\n");
         char line[LINE_BYTES], *equals, *name, *value;
-        const char *wrong;
-        size_t i = 0;
+        const char *fault;
+        size_t field = 0;
 
-        number++;
+        line_number++;
         if (length >= sizeof(line))
-            return fail(ERR_FORMAT, "%s:%d: the line is too long", origin, number);
+            return fail(ERR_FORMAT, "%s:%d: the line is too long", origin, line_number);
         memcpy(line, text, length);
         line[length] = 0;
         text += length + (text[length] == '\n');
@@ -317,28 +317,28 @@ int cluster_parse(const char *text, const char *origin, struct cluster *out)
             continue;
         equals = strchr(name, '=');
         if (!equals)
-            return fail(ERR_FORMAT, "%s:%d: \"%s\" is no line \"name = value\"", origin, number,
-                        TEXT_SHORT(name, 60));
+            return fail(ERR_FORMAT, "%s:%d: \"%s\" is no line \"name = value\"", origin,
+                        line_number, TEXT_SHORT(name, 60));
         *equals = 0;
         value = trim(equals + 1);
         name = trim(name);
-        while (i < cluster_field_count && strcmp(cluster_fields[i].name, name) != 0)
-            i++;
-        if (i == cluster_field_count)
-            return fail(ERR_FORMAT, "%s:%d: no field is called \"%s\"", origin, number,
+        while (field < cluster_field_count && strcmp(cluster_fields[field].name, name) != 0)
+            field++;
+        if (field == cluster_field_count)
+            return fail(ERR_FORMAT, "%s:%d: no field is called \"%s\"", origin, line_number,
                         TEXT_SHORT(name, 60));
-        if (line_of[i])
-            return fail(ERR_FORMAT, "%s:%d: %s is given twice, first on line %d", origin, number,
-                        name, line_of[i]);
-        line_of[i] = number;
-        if (cluster_fields[i].offset == offsetof(struct cluster, ranks))
-            ranks_line = number;
-        wrong = store_value(&cluster_fields[i], value, &c);
-        if (wrong)
-            return fail(ERR_FORMAT, "%s:%d: %s: \"%s\" %s", origin, number, name,
-                        TEXT_SHORT(value, 60), wrong);
+        if (line_of[field])
+            return fail(ERR_FORMAT, "%s:%d: %s is given twice, first on line %d", origin,
+                        line_number, name, line_of[field]);
+        line_of[field] = line_number;
+        if (cluster_fields[field].offset == offsetof(struct cluster, ranks))
+            ranks_line = line_number;
+        fault = set_value(&cluster_fields[field], value, &c);
+        if (fault)
+            return fail(ERR_FORMAT, "%s:%d: %s: \"%s\" %s", origin, line_number, name,
+                        TEXT_SHORT(value, 60), fault);
     }
-    TRY(check_counts(&c, origin, ranks_line ? ranks_line : number));
+    TRY(check_counts(&c, origin, ranks_line ? ranks_line : line_number));
     *out = c;
     return OK;
 }
@@ -392,13 +392,13 @@ void cluster_take_model(struct cluster *to, const struct cluster *from)
 {
     for (size_t i = 0; i < cluster_field_count; i++)
         if (cluster_fields[i].class == CLUSTER_MODEL)
-            memcpy(place(to, &cluster_fields[i]), value_of(from, &cluster_fields[i]),
+            memcpy(value_pointer(to, &cluster_fields[i]), value_of(from, &cluster_fields[i]),
                    cluster_fields[i].bytes);
 }
 
 /* Returns whether a later version added the field. Where it is unknown, the cluster has the same
  * hash as before. */
-static bool came_later(const struct cluster_field *field)
+static bool is_later_field(const struct cluster_field *field)
 {
     return field->offset >= offsetof(struct cluster, cta_gbs);
 }
@@ -439,7 +439,7 @@ bool cluster_lacks(const struct cluster *cluster, const struct cluster_field *fi
 {
     if (field->class != CLUSTER_MODEL || field->kind != FIELD_NUMBER || is_known(cluster, field))
         return false;
-    if (came_later(field))
+    if (is_later_field(field))
         return partner_is_known(cluster, field->offset);
     if (field->offset == offsetof(struct cluster, overlap_slowdown))
         return cluster->ranks > 1;
@@ -527,7 +527,7 @@ void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])
                                          !strcmp(cluster->backend, "sim"));
         char line[LINE_BYTES];
 
-        if (!is_hashed || (came_later(f) && !is_known(cluster, f)))
+        if (!is_hashed || (is_later_field(f) && !is_known(cluster, f)))
             continue;
         snprintf(line, sizeof(line), "%s = %s\n", f->name, CLUSTER_VALUE(cluster, f));
         sha256_add(&sha, line, strlen(line));
@@ -548,8 +548,8 @@ bool cluster_hex_agrees(const char *hex, const char *beginning)
     return !beginning || !strncmp(hex, beginning, strlen(beginning));
 }
 
-static bool same_value(const struct cluster *a, const struct cluster *b,
-                       const struct cluster_field *field)
+static bool has_same_value(const struct cluster *a, const struct cluster *b,
+                           const struct cluster_field *field)
 {
     return !strcmp(CLUSTER_VALUE(a, field), CLUSTER_VALUE(b, field));
 }
@@ -562,13 +562,13 @@ enum { STEPS_WORDS = sizeof(steps_words) / sizeof(steps_words[0]) };
 
 void cluster_add_steps(struct cluster *cluster, uint32_t steps_are)
 {
-    const char *known = strcmp(cluster->environment, "none") ? cluster->environment : "";
+    const char *before = strcmp(cluster->environment, "none") ? cluster->environment : "";
     /* If there is too little room, this cuts the end of the variables and not the word. */
     char kept[sizeof(cluster->environment) - STEPS_BYTES];
 
     if (steps_are == STEPS_EAGER)
         return;
-    text_put(kept, sizeof(kept), "%s", known);
+    text_put(kept, sizeof(kept), "%s", before);
     text_put(cluster->environment, sizeof(cluster->environment), "%s%s%s", kept, *kept ? " " : "",
              steps_words[steps_are]);
 }
@@ -584,7 +584,7 @@ uint32_t cluster_steps_are(const struct cluster *cluster)
 bool cluster_same_soft(const struct cluster *a, const struct cluster *b)
 {
     for (size_t i = 0; i < cluster_field_count; i++)
-        if (cluster_fields[i].class == CLUSTER_SOFT && !same_value(a, b, &cluster_fields[i]))
+        if (cluster_fields[i].class == CLUSTER_SOFT && !has_same_value(a, b, &cluster_fields[i]))
             return false;
     return true;
 }
@@ -595,8 +595,8 @@ bool cluster_answers(const struct cluster *table, const struct cluster *here)
         const struct cluster_field *f = &cluster_fields[i];
 
         if (f->class == CLUSTER_HARD &&
-            ((!came_later(f) && !(is_known(table, f) && is_known(here, f))) ||
-             !same_value(table, here, f)))
+            ((!is_later_field(f) && !(is_known(table, f) && is_known(here, f))) ||
+             !has_same_value(table, here, f)))
             return false;
     }
     return true;
@@ -615,15 +615,17 @@ bool cluster_has_library_a2a(const struct cluster *c)
  * uses LL128 anywhere when it is forced to, and on the wrong link bytes may arrive wrong. */
 struct protocols cluster_protocols(const struct cluster *c)
 {
-    const uint32_t any = 1u << MOE_PROTO_LL | 1u << MOE_PROTO_SIMPLE, ll128 = 1u << MOE_PROTO_LL128;
-    bool whole = c->nodes == 1 && !strcmp(c->link_inside, "NVLink");
+    const uint32_t on_any_link = 1u << MOE_PROTO_LL | 1u << MOE_PROTO_SIMPLE,
+                   ll128 = 1u << MOE_PROTO_LL128;
+    bool keeps_128_bytes = c->nodes == 1 && !strcmp(c->link_inside, "NVLink");
     uint32_t modelled = (uint32_t)isfinite(c->ll_rate_percent) << MOE_PROTO_LL |
                         (uint32_t)isfinite(c->ll128_rate_percent) << MOE_PROTO_LL128;
 
     if (strncmp(c->comm_library, "NCCL", 4) != 0)
         return (struct protocols){ 0 };
     if (!strcmp(c->backend, "cuda"))
-        return (struct protocols){ any | ll128, whole ? any | ll128 : any };
+        return (struct protocols){ on_any_link | ll128,
+                                   keeps_128_bytes ? on_any_link | ll128 : on_any_link };
     /* Only a library that gathers by itself can choose a protocol. */
     modelled = modelled && isfinite(c->ring_step_us) ? modelled | 1u << MOE_PROTO_SIMPLE : 0;
     return (struct protocols){ modelled, modelled };

@@ -90,17 +90,18 @@ size_t declaration_likeness(const struct declaration *d, uint32_t choice)
 bool declaration_launch_default(const struct declaration *d, uint32_t launch, uint32_t ranks,
                                 uint32_t *choice)
 {
-    size_t length, most = 0;
+    size_t length, best_likeness = 0;
     bool found = false;
 
     for (uint32_t i = 0; i < d->plans; i++) {
-        size_t alike = declaration_likeness(d, d->plan[i]);
+        size_t likeness = declaration_likeness(d, d->plan[i]);
 
-        if (!declaration_same_launch(d, d->plan[i], launch) || (found && alike <= most) ||
+        if (!declaration_same_launch(d, d->plan[i], launch) ||
+            (found && likeness <= best_likeness) ||
             declaration_broken_need(d, d->plan[i], ranks, &length))
             continue;
         *choice = d->plan[i];
-        most = alike;
+        best_likeness = likeness;
         found = true;
     }
     return found;
@@ -168,6 +169,9 @@ char *declaration_launch_words(const struct declaration *d, uint32_t choice,
     return text;
 }
 
+/* Each outweighs all that counts less: see declaration.h. */
+enum { AXIS_DISTANCE = 1 << 14, RESTART_DISTANCE = 1 << 20 };
+
 uint32_t declaration_distance(const struct declaration *d, uint32_t choice)
 {
     uint32_t distance = 0;
@@ -177,8 +181,8 @@ uint32_t declaration_distance(const struct declaration *d, uint32_t choice)
         uint32_t steps = value > default_value ? value - default_value : default_value - value;
 
         if (steps)
-            distance +=
-                (d->axis[a].restart ? 1u << 20 : 0) + (1u << 14) + (d->axis[a].words ? 1 : steps);
+            distance += (d->axis[a].restart ? RESTART_DISTANCE : 0) + AXIS_DISTANCE +
+                        (d->axis[a].words ? 1 : steps);
     }
     return distance;
 }
@@ -202,23 +206,23 @@ int declaration_format(const struct declaration *d, uint32_t choice, char *text,
 
 /* ---- Needs. */
 
-static int64_t term_value(const struct declared_term *term, const int64_t *at)
+static int64_t term_value(const struct declared_term *term, const int64_t *numbers)
 {
     int64_t value = term->constant;
 
     for (uint8_t i = 0; i < term->axes; i++)
-        value *= at[term->axis[i]];
+        value *= numbers[term->axis[i]];
     return value;
 }
 
-static bool comparison_holds(const struct declared_comparison *c, const int64_t *at)
+static bool comparison_holds(const struct declared_comparison *c, const int64_t *numbers)
 {
     int64_t left, right;
 
-    if (c->ranks && !at[DECLARED_RANKS])
+    if (c->ranks && !numbers[DECLARED_RANKS])
         return true;
-    left = term_value(&c->left, at);
-    right = term_value(&c->right, at);
+    left = term_value(&c->left, numbers);
+    right = term_value(&c->right, numbers);
     switch (c->relation) {
     case NEED_EQUAL: return left == right;
     case NEED_UNEQUAL: return left != right;
@@ -232,7 +236,7 @@ static bool comparison_holds(const struct declared_comparison *c, const int64_t 
     return false;
 }
 
-bool declared_need_holds(const struct declared_need *need, const int64_t *at)
+bool declared_need_holds(const struct declared_need *need, const int64_t *numbers)
 {
     bool all = true;
 
@@ -245,7 +249,7 @@ bool declared_need_holds(const struct declared_need *need, const int64_t *at)
             all = true;
         }
         if (all)
-            all = comparison_holds(c, at);
+            all = comparison_holds(c, numbers);
     }
     return all;
 }
@@ -253,12 +257,12 @@ bool declared_need_holds(const struct declared_need *need, const int64_t *at)
 const char *declaration_broken_need(const struct declaration *d, uint32_t choice, uint32_t ranks,
                                     size_t *length)
 {
-    int64_t at[DECLARED_NUMBERS] = { [DECLARED_RANKS] = ranks };
+    int64_t numbers[DECLARED_NUMBERS] = { [DECLARED_RANKS] = ranks };
 
     for (size_t i = 0; i < d->axes; i++)
-        at[i] = declared_number(&d->axis[i], declaration_value(d, choice, i));
+        numbers[i] = declared_number(&d->axis[i], declaration_value(d, choice, i));
     for (size_t i = 0; i < d->needs; i++)
-        if (!declared_need_holds(&d->need[i], at)) {
+        if (!declared_need_holds(&d->need[i], numbers)) {
             *length = d->need[i].length;
             return d->text + d->need[i].text;
         }
@@ -313,8 +317,9 @@ struct listing {
     size_t alternatives;
     struct set sole; /* alternatives that are the only one of their need */
     struct set of_need[DECLARATION_NEEDS_MAX];
-    struct level {                             /* what the values of this axis decide */
-        struct set by[DECLARATION_VALUES_MAX]; /* alternatives that the value alone rules out */
+    struct level { /* what the values of this axis decide */
+        /* The alternatives that each value alone rules out. */
+        struct set ruled_out[DECLARATION_VALUES_MAX];
         size_t mixed, needs;
         /* Comparisons of several axes, this one the last of them. */
         struct {
@@ -323,14 +328,14 @@ struct listing {
         } mixed_of[DECLARATION_COMPARISONS_MAX];
         uint8_t need_of[DECLARATION_NEEDS_MAX]; /* needs with several alternatives */
     } level[DECLARATION_AXES_MAX];
-    int64_t at[DECLARED_NUMBERS]; /* the number of ranks is not known */
+    int64_t numbers[DECLARED_NUMBERS]; /* of the values so far; the number of ranks is not known */
     uint32_t compared;
     uint32_t plans, plan[DECLARATION_PLANS_MAX];
 };
 
 /* Notes at which axis each comparison of a need is decided. Evaluates comparisons of a single axis
  * here, once for each value. */
-static void place_need(struct listing *l, size_t n)
+static void note_need(struct listing *l, size_t n)
 {
     const struct declared_need *need = &l->d->need[n];
     size_t before = l->alternatives;
@@ -351,9 +356,9 @@ static void place_need(struct listing *l, size_t n)
             continue;
         }
         for (uint32_t v = 0; v < l->d->axis[axis].values; v++) {
-            l->at[axis] = declared_number(&l->d->axis[axis], v);
-            if (!comparison_holds(c, l->at))
-                set_add(&level->by[v], l->alternatives - 1);
+            l->numbers[axis] = declared_number(&l->d->axis[axis], v);
+            if (!comparison_holds(c, l->numbers))
+                set_add(&level->ruled_out[v], l->alternatives - 1);
         }
     }
     if (l->alternatives == before + 1)
@@ -365,20 +370,21 @@ static void place_need(struct listing *l, size_t n)
 
 /* Finds which alternatives the values up to this one rule out. Returns false where some need cannot
  * become true. */
-static bool rule_out(struct listing *l, size_t axis, uint32_t value, const struct set *before,
-                     struct set *out)
+static bool rule_out_alternatives(struct listing *l, size_t axis, uint32_t value,
+                                  const struct set *before, struct set *out)
 {
     const struct level *level = &l->level[axis];
 
     for (size_t i = 0; i < SET_WORDS; i++)
-        out->word[i] = before->word[i] | level->by[value].word[i];
+        out->word[i] = before->word[i] | level->ruled_out[value].word[i];
     if (set_meets(out, &l->sole))
         return false;
     l->compared += (uint32_t)(level->mixed + level->needs);
     for (size_t i = 0; i < level->mixed; i++) {
         size_t alternative = level->mixed_of[i].alternative;
 
-        if (!set_has(out, alternative) && !comparison_holds(level->mixed_of[i].comparison, l->at))
+        if (!set_has(out, alternative) &&
+            !comparison_holds(level->mixed_of[i].comparison, l->numbers))
             set_add(out, alternative);
     }
     if (set_meets(out, &l->sole))
@@ -404,8 +410,8 @@ static void list_from(struct listing *l, size_t axis, uint32_t choice, const str
     }
     for (uint32_t v = 0;
          v < a->values && l->plans <= DECLARATION_PLANS_MAX && l->compared <= COMPARED_MAX; v++) {
-        l->at[axis] = declared_number(a, v);
-        if (rule_out(l, axis, v, before, &out))
+        l->numbers[axis] = declared_number(a, v);
+        if (rule_out_alternatives(l, axis, v, before, &out))
             list_from(l, axis + 1, choice + v * a->stride, &out);
     }
 }
@@ -420,7 +426,7 @@ int declaration_list(struct declaration *d, char *why, size_t size)
         return ERR_NOMEM;
     l->d = d;
     for (size_t n = 0; n < d->needs; n++)
-        place_need(l, n);
+        note_need(l, n);
     list_from(l, 0, 0, &nothing);
     if (l->plans > DECLARATION_PLANS_MAX) {
         rc = ERR_ARGUMENT;
@@ -454,23 +460,23 @@ uint32_t declaration_buckets(const struct declaration *d)
 
 uint32_t declaration_bucket(const struct declaration *d, uint64_t key, uint32_t class_thousandths)
 {
-    uint32_t range = 0, class = 0;
+    uint32_t range = 0, class_index = 0;
 
     while (range < d->key_edges && key > d->key_edge[range])
         range++;
-    while (class < d->class_edges && class_thousandths > d->class_edge[class])
-        class ++;
-    return range * declaration_classes(d) + class;
+    while (class_index < d->class_edges && class_thousandths > d->class_edge[class_index])
+        class_index++;
+    return range * declaration_classes(d) + class_index;
 }
 
 /* Compares with the edges as they are written, because 1.1 times 1000 need not be 1100. */
-uint32_t declaration_bucket_at(const struct declaration *d, uint64_t key, double class)
+uint32_t declaration_bucket_at(const struct declaration *d, uint64_t key, double class_value)
 {
-    size_t at = 0;
+    size_t class_index = 0;
 
-    while (at<d->class_edges &&class> d->class_edge[at] / 1000.0)
-        at++;
-    return declaration_bucket(d, key, at ? d->class_edge[at - 1] + 1 : 0);
+    while (class_index < d->class_edges && class_value > d->class_edge[class_index] / 1000.0)
+        class_index++;
+    return declaration_bucket(d, key, class_index ? d->class_edge[class_index - 1] + 1 : 0);
 }
 
 uint64_t declaration_key(const struct declaration *d, uint32_t bucket)
@@ -512,25 +518,25 @@ static char *whole_number(uint64_t number, char room[DECLARATION_THOUSANDTHS_BYT
     return room;
 }
 
-/* Writes the ranges `n` to `last` between these edges as one range. A number beyond them means the
- * last range. */
-static void put_range(const uint64_t *edges, size_t count, uint32_t n, uint32_t last,
+/* Writes the ranges `first` to `last` between these edges as one range. A number beyond them means
+ * the last range. */
+static void put_range(const uint64_t *edges, size_t count, uint32_t first, uint32_t last,
                       char *(*edge_text)(uint64_t edge, char room[DECLARATION_THOUSANDTHS_BYTES]),
                       char *text, size_t size)
 {
     char low[DECLARATION_THOUSANDTHS_BYTES], high[DECLARATION_THOUSANDTHS_BYTES];
 
-    n = n < count ? n : (uint32_t)count;
-    if (last >= count && !n)
+    first = first < count ? first : (uint32_t)count;
+    if (last >= count && !first)
         snprintf(text, size, "any");
     else if (last >= count)
-        snprintf(text, size, ">%s", edge_text(edges[n - 1], low));
-    else if (!n)
+        snprintf(text, size, ">%s", edge_text(edges[first - 1], low));
+    else if (!first)
         snprintf(text, size, "<=%s", edge_text(edges[last], high));
-    else if (edges[n - 1] + 1 == edges[last])
+    else if (edges[first - 1] + 1 == edges[last])
         snprintf(text, size, "%s", edge_text(edges[last], high));
     else
-        snprintf(text, size, "%s-%s", edge_text(edges[n - 1] + 1, low),
+        snprintf(text, size, "%s-%s", edge_text(edges[first - 1] + 1, low),
                  edge_text(edges[last], high));
 }
 
@@ -590,26 +596,26 @@ const struct declaration *declaration_find(uint32_t id)
  * space with the same id. */
 static int add_known(struct declaration *space, const struct declaration **out)
 {
-    struct known_space *more = malloc(sizeof(*more));
+    struct known_space *added = malloc(sizeof(*added));
     const struct declaration *found;
     int rc = OK;
 
-    if (!more) {
+    if (!added) {
         declaration_free(space);
         return ERR_NOMEM;
     }
     pthread_mutex_lock(&adding);
     found = declaration_find(space->id);
     if (!found) {
-        *more = (struct known_space){ space, atomic_load(&known_spaces) };
-        atomic_store(&known_spaces, more);
+        *added = (struct known_space){ space, atomic_load(&known_spaces) };
+        atomic_store(&known_spaces, added);
     }
     pthread_mutex_unlock(&adding);
     *out = found ? found : space;
     if (found) {
         rc = strcmp(found->text, space->text) ? ERR_FORMAT : OK;
         declaration_free(space);
-        free(more);
+        free(added);
     }
     return rc;
 }
@@ -654,9 +660,10 @@ char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYT
 static bool is_called(const struct declaration *d, const char *name, size_t length)
 {
     char tag[DECLARATION_TAG_BYTES];
-    size_t whole = memchr(name, '@', length) ? strlen(declaration_tag(d, tag)) : strlen(d->name);
+    size_t called_length =
+        memchr(name, '@', length) ? strlen(declaration_tag(d, tag)) : strlen(d->name);
 
-    return length == whole && !memcmp(declaration_tag(d, tag), name, length);
+    return length == called_length && !memcmp(declaration_tag(d, tag), name, length);
 }
 
 bool declaration_is_called(const struct declaration *d, const char *name)

@@ -222,9 +222,10 @@ static inline int64_t declared_number(const struct declared_axis *axis, uint32_t
     return axis->number ? axis->number[value] : value;
 }
 
-/* Returns whether a need is true. at[axis] is declared_number() of the axis's value, and only axes
- * of the need are read. at[DECLARED_RANKS] is 0 where the number of ranks is not known. */
-bool declared_need_holds(const struct declared_need *need, const int64_t *at);
+/* Returns whether a need is true. numbers[axis] is declared_number() of the axis's value, and only
+ * axes of the need are read. numbers[DECLARED_RANKS] is 0 where the number of ranks is not known.
+ */
+bool declared_need_holds(const struct declared_need *need, const int64_t *numbers);
 
 /* Fills d->plan after all axes and needs were read. ERR_ARGUMENT with a sentence in `why` where
  * there are too many plans, or finding them takes too many comparisons. */

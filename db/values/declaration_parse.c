@@ -14,10 +14,10 @@
 enum { NUMBER_MOST = 1000000000, SHOWN_BYTES = 48, LIST_BYTES = 160 };
 
 /* A larger key counts nothing real; twice this is still a number. */
-static const int64_t key_most = 1000000000000000;
+static const int64_t largest_key = 1000000000000000;
 
 /* Products up to here stay within 64 bits. */
-static const uint64_t product_most = ((uint64_t)1 << 62) - 1;
+static const uint64_t largest_product = ((uint64_t)1 << 62) - 1;
 
 /* A text that is being read, the space that it makes, and the caller's buffer for a message. */
 struct space_reader {
@@ -38,7 +38,7 @@ __attribute__((format(printf, 2, 3))) static int refuse(struct space_reader *in,
     va_list args;
     size_t used;
 
-    if (text_put(in->why, in->why_size, "line %u: ", in->line + !in->line)) {
+    if (text_put(in->why, in->why_size, "line %u: ", in->line ? in->line : 1)) {
         used = strlen(in->why);
         va_start(args, format);
         text_put_list(in->why + used, in->why_size - used, format, args);
@@ -70,16 +70,16 @@ struct span {
 /* Writes a piece for a message: in quotes, cut where it is long. An empty piece is the end of the
  * line. The macro's text lasts as long as the block around it. */
 #define SHOWN(span) shown(span, (char[SHOWN_BYTES]){ 0 })
-static const char *shown(struct span s, char room[SHOWN_BYTES])
+static const char *shown(struct span piece, char room[SHOWN_BYTES])
 {
-    int most = SHOWN_BYTES - 6;
+    int shown_bytes = SHOWN_BYTES - 6;
 
-    if (!s.length)
+    if (!piece.length)
         return "the end of the line";
-    if (s.length <= (size_t)most)
-        snprintf(room, SHOWN_BYTES, "\"%.*s\"", (int)s.length, s.at);
+    if (piece.length <= (size_t)shown_bytes)
+        snprintf(room, SHOWN_BYTES, "\"%.*s\"", (int)piece.length, piece.at);
     else
-        snprintf(room, SHOWN_BYTES, "\"%.*s...\"", most, s.at);
+        snprintf(room, SHOWN_BYTES, "\"%.*s...\"", shown_bytes, piece.at);
     return room;
 }
 
@@ -180,7 +180,7 @@ static struct span next_word(struct space_reader *in)
 }
 
 /* Returns the next word and leaves it to be read again. */
-static struct span peek(struct space_reader *in)
+static struct span peek_word(struct space_reader *in)
 {
     const char *at = in->at;
     struct span s = next_word(in);
@@ -192,11 +192,11 @@ static struct span peek(struct space_reader *in)
 /* Skips the next word if it is this one. */
 static bool skip_word(struct space_reader *in, const char *word)
 {
-    bool there = span_is(peek(in), word);
+    bool found = span_is(peek_word(in), word);
 
-    if (there)
+    if (found)
         next_word(in);
-    return there;
+    return found;
 }
 
 static int read_end(struct space_reader *in)
@@ -206,8 +206,10 @@ static int read_end(struct space_reader *in)
     return s.length ? refuse(in, "%s follows, where the line should end", SHOWN(s)) : OK;
 }
 
-/* Reads the next word as a name; with `minus` it may contain a minus. */
-static int read_name(struct space_reader *in, const char *of_what, bool minus,
+enum name_kind { NAME_PLAIN, NAME_WITH_MINUS }; /* what a name may contain */
+
+/* Reads the next word as a name. */
+static int read_name(struct space_reader *in, const char *of_what, enum name_kind kind,
                      char name[DECLARATION_NAME_BYTES])
 {
     struct span s = next_word(in);
@@ -215,7 +217,8 @@ static int read_name(struct space_reader *in, const char *of_what, bool minus,
 
     for (size_t i = 0; i < s.length; i++) {
         bool letter = s.at[i] >= 'a' && s.at[i] <= 'z';
-        bool later = is_digit(s.at[i]) || s.at[i] == '_' || (minus && s.at[i] == '-');
+        bool later =
+            is_digit(s.at[i]) || s.at[i] == '_' || (kind == NAME_WITH_MINUS && s.at[i] == '-');
 
         good = good && (letter || (i && later));
     }
@@ -223,7 +226,7 @@ static int read_name(struct space_reader *in, const char *of_what, bool minus,
         return refuse(in,
                       "%s stands where the name of %s should: 1 to 31 letters a-z, digits "
                       "and _%s, the first a letter",
-                      SHOWN(s), of_what, minus ? " or -" : "");
+                      SHOWN(s), of_what, kind == NAME_WITH_MINUS ? " or -" : "");
     memcpy(name, s.at, s.length);
     name[s.length] = 0;
     return OK;
@@ -236,7 +239,7 @@ static int read_new_name(struct space_reader *in, const char *of_what,
     const struct declaration *d = in->d;
     char read[DECLARATION_NAME_BYTES];
 
-    TRY(read_name(in, of_what, false, read));
+    TRY(read_name(in, of_what, NAME_PLAIN, read));
     if (declaration_axis(d, read, strlen(read)) < d->axes || !strcmp(read, d->key) ||
         !strcmp(read, d->class_name))
         return refuse(in, "\"%s\" is declared twice", read);
@@ -254,23 +257,23 @@ struct values {
     struct value {
         char text[DECLARATION_NAME_BYTES];
         int64_t number;
-    } of[DECLARATION_VALUES_MAX];
+    } list[DECLARATION_VALUES_MAX];
 };
 
-static const char *const not_values[] = { "default", "live", "restart", "values", "step", NULL };
-static const char *const not_axes[] = { "default", "live",  "restart", "values",  "step",
-                                        "edges",   "space", "memory",  "divides", NULL };
+static const char *const no_values[] = { "default", "live", "restart", "values", "step", NULL };
+static const char *const no_axis_names[] = { "default", "live",  "restart", "values",  "step",
+                                             "edges",   "space", "memory",  "divides", NULL };
 
 static int add_value(struct space_reader *in, struct values *v, const char *text, size_t length,
                      int64_t number)
 {
-    struct value *to = &v->of[v->count];
+    struct value *added = &v->list[v->count];
 
     if (v->count == DECLARATION_VALUES_MAX)
         return refuse(in, "more than %d values", DECLARATION_VALUES_MAX);
-    memcpy(to->text, text, length);
-    to->text[length] = 0;
-    to->number = number;
+    memcpy(added->text, text, length);
+    added->text[length] = 0;
+    added->number = number;
     v->count++;
     return OK;
 }
@@ -340,17 +343,17 @@ static int read_values(struct space_reader *in, struct values *v)
 
     skip_word(in, "values");
     while (!span_is(s = next_word(in), "default")) {
-        if (!s.length || span_is_one_of(s, not_values))
+        if (!s.length || span_is_one_of(s, no_values))
             break;
         TRY(read_value(in, v, s));
     }
     for (size_t i = 0; i < v->count && !span_is(s, "default"); i++)
-        if (!strncmp(v->of[i].text, "def", 3)) /* "defualt" looks like a value, so name it in the
-                                                * message */
+        if (!strncmp(v->list[i].text, "def", 3)) /* "defualt" looks like a value, so name it in the
+                                                  * message */
             return refuse(in,
                           "%s stands where a value or \"default V\" should: is \"%s\" meant to be "
                           "\"default\"?",
-                          SHOWN(s), v->of[i].text);
+                          SHOWN(s), v->list[i].text);
     if (!span_is(s, "default"))
         return refuse(in, "%s stands where a value or \"default V\" should", SHOWN(s));
     if (!v->count)
@@ -360,13 +363,14 @@ static int read_values(struct space_reader *in, struct values *v)
     if (!v->words && v->beyond.length)
         TRY(read_integer(in, v->beyond, &number)); /* prints what is wrong with it */
     if (!v->words)
-        qsort(v->of, v->count, sizeof(v->of[0]), by_number);
+        qsort(v->list, v->count, sizeof(v->list[0]), by_number);
     for (uint32_t i = 0; i < v->count; i++) {
         if (!v->words)
-            snprintf(v->of[i].text, sizeof(v->of[i].text), "%lld", (long long)v->of[i].number);
+            snprintf(v->list[i].text, sizeof(v->list[i].text), "%lld",
+                     (long long)v->list[i].number);
         for (uint32_t j = v->words || !i ? 0 : i - 1; j < i; j++)
-            if (!strcmp(v->of[j].text, v->of[i].text))
-                return refuse(in, "the value %s stands there twice", v->of[i].text);
+            if (!strcmp(v->list[j].text, v->list[i].text))
+                return refuse(in, "the value %s stands there twice", v->list[i].text);
     }
     return OK;
 }
@@ -403,13 +407,13 @@ static int read_axis(struct space_reader *in)
 {
     struct declaration *d = in->d;
     struct declared_axis *axis = &d->axis[d->axes];
-    struct span s = peek(in);
+    struct span s = peek_word(in);
     struct values v = { 0 };
     size_t longest = 0;
 
     if (d->axes == DECLARATION_AXES_MAX)
         return refuse(in, "more than %d axes", DECLARATION_AXES_MAX);
-    if (span_is_one_of(s, not_axes))
+    if (span_is_one_of(s, no_axis_names))
         return refuse(in, "%s cannot be the name of an axis: the word is reserved", SHOWN(s));
     TRY(read_new_name(in, "an axis", axis->name));
     d->axes++;
@@ -421,9 +425,9 @@ static int read_axis(struct space_reader *in)
     if (!axis->text || (!axis->number && !v.words))
         return ERR_NOMEM;
     for (uint32_t i = 0; i < v.count; i++) {
-        memcpy(axis->text[i], v.of[i].text, sizeof(axis->text[i]));
+        memcpy(axis->text[i], v.list[i].text, sizeof(axis->text[i]));
         if (!v.words)
-            axis->number[i] = v.of[i].number;
+            axis->number[i] = v.list[i].number;
         longest = strlen(axis->text[i]) > longest ? strlen(axis->text[i]) : longest;
     }
 
@@ -489,12 +493,12 @@ static bool extend_bound(struct need_side *s, int64_t low, int64_t high)
 {
     uint64_t a = low < 0 ? (uint64_t)-low : (uint64_t)low;
     uint64_t b = high < 0 ? (uint64_t)-high : (uint64_t)high;
-    uint64_t most = a > b ? a : b;
+    uint64_t larger = a > b ? a : b;
 
-    most = most ? most : 1;
-    if (s->most > product_most / most)
+    larger = larger ? larger : 1;
+    if (s->most > largest_product / larger)
         return false;
-    s->most *= most;
+    s->most *= larger;
     return true;
 }
 
@@ -764,22 +768,28 @@ static int read_need(struct space_reader *in)
 
 /* ---- The statements "key NAME edges E.." and "class NAME edges E..". */
 
-static int read_edges(struct space_reader *in, bool thousandths, size_t room, uint64_t *edges,
+enum edge_kind { WHOLE_EDGES, THOUSANDTHS };
+
+/* Reads "edges E..": at most `room` edges. */
+static int read_edges(struct space_reader *in, enum edge_kind kind, size_t room, uint64_t *edges,
                       size_t *count)
 {
     struct span s = next_word(in);
     int64_t edge, before = -1;
+    bool is_edge;
 
     if (!span_is(s, "edges"))
         return refuse(in, "%s stands where \"edges\" should", SHOWN(s));
     while ((s = next_word(in)).length) {
         if (*count == room)
             return refuse(in, "more than %zu edges", room);
-        if (!(thousandths ? span_thousandths(s, &edge) : span_number(s, 0, key_most, &edge)))
+        is_edge = kind == THOUSANDTHS ? span_thousandths(s, &edge)
+                                      : span_number(s, 0, largest_key, &edge);
+        if (!is_edge)
             return refuse(in, "the edge %s is no %s", SHOWN(s),
-                          thousandths ? "decimal above 0, with three digits behind the "
-                                        "point at most, up to 1000000"
-                                      : "integer from 0 to 10^15");
+                          kind == THOUSANDTHS ? "decimal above 0, with three digits behind the "
+                                                "point at most, up to 1000000"
+                                              : "integer from 0 to 10^15");
         if (edge <= before)
             return refuse(in, "the edge %s is not above the one before it", SHOWN(s));
         before = edge;
@@ -795,7 +805,7 @@ static int read_key(struct space_reader *in)
     if (*d->key)
         return refuse(in, "there is a key already: %s", d->key);
     TRY(read_new_name(in, "a key", d->key));
-    TRY(read_edges(in, false, DECLARATION_KEY_EDGES_MAX, d->key_edge, &d->key_edges));
+    TRY(read_edges(in, WHOLE_EDGES, DECLARATION_KEY_EDGES_MAX, d->key_edge, &d->key_edges));
     put_text(in, "key %s edges", d->key);
     for (size_t i = 0; i < d->key_edges; i++)
         put_text(in, " %llu", (unsigned long long)d->key_edge[i]);
@@ -811,7 +821,7 @@ static int read_class(struct space_reader *in)
     if (*d->class_name)
         return refuse(in, "there is a class already: %s", d->class_name);
     TRY(read_new_name(in, "a class", d->class_name));
-    TRY(read_edges(in, true, DECLARATION_CLASS_EDGES_MAX, edges, &d->class_edges));
+    TRY(read_edges(in, THOUSANDTHS, DECLARATION_CLASS_EDGES_MAX, edges, &d->class_edges));
     put_text(in, "class %s edges", d->class_name);
     for (size_t i = 0; i < d->class_edges; i++) {
         char text[DECLARATION_THOUSANDTHS_BYTES];
@@ -829,7 +839,7 @@ static int read_space(struct space_reader *in)
 {
     if (*in->d->name)
         return refuse(in, "the space has a name already: %s", in->d->name);
-    TRY(read_name(in, "a space", true, in->d->name));
+    TRY(read_name(in, "a space", NAME_WITH_MINUS, in->d->name));
     in->space_line = in->line;
     TRY(read_end(in));
     put_text(in, "space %s\n", in->d->name);
@@ -862,10 +872,10 @@ static int read_line(struct space_reader *in)
 static int complete_space(struct space_reader *in)
 {
     struct declaration *d = in->d;
-    struct sha256 s;
+    struct sha256 sha;
     uint8_t hash[SHA256_BYTES];
     uint32_t stride = 1;
-    char *text, why[DECLARATION_FAULT_BYTES];
+    char *shrunk, why[DECLARATION_FAULT_BYTES];
     int rc;
 
     in->line = in->space_line;
@@ -875,11 +885,12 @@ static int complete_space(struct space_reader *in)
         return refuse(in,
                       "with its ranges written out the text has %zu bytes: at most %d are allowed",
                       in->written, DECLARATION_TEXT_BYTES);
-    sha256_init(&s);
-    sha256_add(&s, d->text, in->written);
-    sha256_end(&s, hash);
+    sha256_init(&sha);
+    sha256_add(&sha, d->text, in->written);
+    sha256_end(&sha, hash);
     d->id = (uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 | (uint32_t)hash[2] << 8 | hash[3];
-    d->id += !d->id;
+    if (!d->id) /* 0 means no space */
+        d->id = 1;
     for (size_t i = d->axes; i-- > 0; stride *= d->axis[i].values) {
         d->axis[i].stride = stride;
         d->default_choice += d->axis[i].fallback * stride;
@@ -887,8 +898,8 @@ static int complete_space(struct space_reader *in)
     rc = declaration_list(d, why, sizeof(why));
     if (rc)
         return rc == ERR_ARGUMENT ? refuse(in, "%s", why) : rc;
-    text = realloc(d->text, in->written + 1); /* shrinks it; it had room for the longest text */
-    d->text = text ? text : d->text;
+    shrunk = realloc(d->text, in->written + 1); /* shrinks it; it had room for the longest text */
+    d->text = shrunk ? shrunk : d->text;
     return OK;
 }
 
@@ -968,17 +979,18 @@ bool declaration_scan(const struct declaration *d, const char *text, uint32_t *c
     uint32_t scanned = d->default_choice, seen = 0;
 
     while (*(text += strspn(text, " "))) {
-        size_t length = strcspn(text, " "), name = strcspn(text, "= ");
-        size_t i = declaration_axis(d, text, name);
+        size_t length = strcspn(text, " "), name_length = strcspn(text, "= ");
+        size_t axis = declaration_axis(d, text, name_length);
         uint32_t value;
 
-        if (i == d->axes || name == length || (seen >> i & 1))
+        if (axis == d->axes || name_length == length || (seen >> axis & 1))
             return false;
-        value = declared_axis_value(&d->axis[i], text + name + 1, length - name - 1);
-        if (value == d->axis[i].values)
+        value =
+            declared_axis_value(&d->axis[axis], text + name_length + 1, length - name_length - 1);
+        if (value == d->axis[axis].values)
             return false;
-        scanned = declaration_with_value(d, scanned, i, value);
-        seen |= 1u << i;
+        scanned = declaration_with_value(d, scanned, axis, value);
+        seen |= 1u << axis;
         text += length;
     }
     *choice = scanned;

@@ -14,14 +14,15 @@ enum { FAULT_MAX = 4 };
 /* One item of the list. rank -1: every rank. `passed` counts the passages on this rank. */
 static struct fault {
     char point[16];
-    int at, rank;
+    int passage, rank; /* which passage fails */
     bool lasting;
     atomic_int passed;
 } faults[FAULT_MAX];
 static int fault_count, my_rank;
 
-static const char *const points[] = { "alloc",    "exchange", "wrong", "large", "hang", "crash",
-                                      "throttle", "disturb",  "pace",  "late",  NULL };
+static const char *const known_points[] = { "alloc", "exchange", "wrong",    "large",
+                                            "hang",  "crash",    "throttle", "disturb",
+                                            "pace",  "late",     NULL };
 
 int fault_setup(int rank)
 {
@@ -36,8 +37,8 @@ int fault_setup(int rank)
         f->rank = -1;
         atomic_store(&f->passed, 0);
         if (fault_count == FAULT_MAX ||
-            sscanf(text, "%15[a-z]:%d%n", f->point, &f->at, &used) != 2 ||
-            word_find(points, f->point) < 0)
+            sscanf(text, "%15[a-z]:%d%n", f->point, &f->passage, &used) != 2 ||
+            word_find(known_points, f->point) < 0)
             return fail(ERR_ARGUMENT, "MOETUNE_FAULT: \"%s\" is not point:n[+][@rank]", text);
         text += used;
         f->lasting = *text == '+';
@@ -72,7 +73,7 @@ int fault_pace(void)
 {
     for (const struct fault *f = faults; f < faults + fault_count; f++)
         if (is_mine(f, "pace"))
-            return f->at;
+            return f->passage;
     return 100;
 }
 
@@ -81,9 +82,10 @@ bool fault_hit(const char *point)
     bool hit = false;
 
     for (struct fault *f = faults; f < faults + fault_count; f++) {
-        int passage = is_mine(f, point) ? atomic_fetch_add(&f->passed, 1) + 1 : 0;
+        int passage =
+            is_mine(f, point) ? atomic_fetch_add(&f->passed, 1) + 1 : 0; /* 0: not this fault */
 
-        hit |= passage && (passage == f->at || (f->lasting && passage > f->at));
+        hit |= passage && (passage == f->passage || (f->lasting && passage > f->passage));
     }
     return hit;
 }

@@ -16,7 +16,7 @@
 /* How long a pipe may have no writer, how long a writer may be silent, and the longest line. */
 enum { WRITER_MS = 2000, SILENCE_MS = 60000, LINE_MOST = 4 << 20 };
 
-static int too_large(const char *path, size_t most_bytes)
+static int refuse_too_large(const char *path, size_t most_bytes)
 {
     return fail(ERR_FORMAT, "%s is longer than the limit of %zu bytes", path, most_bytes);
 }
@@ -36,31 +36,32 @@ static int open_input(const char *path, size_t most_bytes, int *fd)
     else if (S_ISDIR(info.st_mode))
         rc = fail(ERR_IO, "%s: %s", path, strerror(EISDIR));
     else if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > most_bytes)
-        rc = too_large(path, most_bytes);
+        rc = refuse_too_large(path, most_bytes);
     if (rc)
         close(*fd);
     return rc;
 }
 
 /* Reads what is there, and waits if that is nothing; *got 0: the end. A pipe that ends before its
- * first byte may have no writer yet, so read_some() waits for one. */
-static int read_some(int fd, const char *path, char *to, size_t room, bool begun, size_t *got)
+ * first byte may have no writer yet, so read_available() waits for one. */
+static int read_available(int fd, const char *path, char *buffer, size_t room, bool begun,
+                          size_t *got)
 {
     struct stat info;
     bool waits = !begun && !fstat(fd, &info) && S_ISFIFO(info.st_mode);
 
     for (;;) {
         struct pollfd input = { .fd = fd, .events = POLLIN };
-        ssize_t n = read(fd, to, room);
+        ssize_t bytes = read(fd, buffer, room);
         int ready;
 
-        if (n > 0 || (n == 0 && !waits)) {
-            *got = (size_t)n;
+        if (bytes > 0 || (bytes == 0 && !waits)) {
+            *got = (size_t)bytes;
             return OK;
         }
-        if (n < 0 && errno != EAGAIN && errno != EINTR)
+        if (bytes < 0 && errno != EAGAIN && errno != EINTR)
             return fail(ERR_IO, "%s: %s", path, strerror(errno));
-        ready = poll(&input, 1, n == 0 ? WRITER_MS : SILENCE_MS);
+        ready = poll(&input, 1, bytes == 0 ? WRITER_MS : SILENCE_MS);
         if (ready == 0)
             return fail(ERR_IO, "%s: nobody writes into this pipe", path);
         waits = waits && !(input.revents & POLLHUP);
@@ -83,18 +84,20 @@ int input_read_if(const char *path, size_t most_bytes, size_t head_bytes,
     TRY(open_input(path, most_bytes, &fd));
     while (!rc && got) {
         if (used + 1 >= room) {
-            char *more = realloc(bytes, room = room ? 2 * room : 1 << 14);
+            char *grown;
 
-            if (!more) {
+            room = room ? 2 * room : 1 << 14;
+            grown = realloc(bytes, room);
+            if (!grown) {
                 rc = fail(ERR_NOMEM, "%s: %zu bytes", path, room);
                 break;
             }
-            bytes = more;
+            bytes = grown;
         }
-        rc = read_some(fd, path, bytes + used, room - used - 1, used > 0, &got);
+        rc = read_available(fd, path, bytes + used, room - used - 1, used > 0, &got);
         used += rc ? 0 : got;
         if (!rc && used > most_bytes)
-            rc = too_large(path, most_bytes);
+            rc = refuse_too_large(path, most_bytes);
         if (!rc && used >= head_bytes && !worth_reading(bytes, used))
             break;
         head_bytes = used >= head_bytes ? SIZE_MAX : head_bytes;
@@ -117,27 +120,27 @@ struct input_lines {
     const char *path;
     int (*on_line)(void *self, const char *line, size_t length, uint32_t number);
     void *self;
-    char *bytes; /* text from `begin` to `end` that `on` has not seen */
+    char *bytes; /* text from `begin` to `end` that on_line() has not seen */
     size_t begin, end, room;
     uint32_t number;
 };
 
-/* Passes the lines that are complete to `on`. At the end of the file it also passes a last line
- * without a line feed. */
+/* Passes the lines that are complete to on_line(). At the end of the file it also passes a last
+ * line without a line feed. */
 static int report_lines(struct input_lines *l, bool at_end)
 {
     while (l->begin < l->end) {
-        char *line = l->bytes + l->begin, *end = memchr(line, '\n', l->end - l->begin);
-        size_t length = end ? (size_t)(end - line) : l->end - l->begin;
+        char *line = l->bytes + l->begin, *line_feed = memchr(line, '\n', l->end - l->begin);
+        size_t length = line_feed ? (size_t)(line_feed - line) : l->end - l->begin;
 
-        if (!end && !at_end)
+        if (!line_feed && !at_end)
             return OK;
         l->number++;
         if (memchr(line, 0, length))
             return fail(ERR_FORMAT, "%s is no text: line %u has a zero byte", l->path, l->number);
         line[length] = 0;
         TRY(l->on_line(l->self, line, length, l->number));
-        l->begin += length + (end != NULL);
+        l->begin += length + (line_feed != NULL);
     }
     return OK;
 }
@@ -145,7 +148,7 @@ static int report_lines(struct input_lines *l, bool at_end)
 /* Makes room for more of the current line and for a zero byte behind it. */
 static int make_room(struct input_lines *l)
 {
-    char *more;
+    char *grown;
 
     if (l->begin)
         memmove(l->bytes, l->bytes + l->begin, l->end - l->begin);
@@ -157,10 +160,10 @@ static int make_room(struct input_lines *l)
     if (l->end + 1 < l->room)
         return OK;
     l->room = l->room ? 2 * l->room : 1 << 16;
-    more = realloc(l->bytes, l->room);
-    if (!more)
+    grown = realloc(l->bytes, l->room);
+    if (!grown)
         return fail(ERR_NOMEM, "%s: %zu bytes", l->path, l->room);
-    l->bytes = more;
+    l->bytes = grown;
     return OK;
 }
 
@@ -177,7 +180,7 @@ int input_lines(const char *path,
     while (!rc && got) {
         rc = make_room(&l);
         if (!rc)
-            rc = read_some(fd, path, l.bytes + l.end, l.room - l.end - 1, begun, &got);
+            rc = read_available(fd, path, l.bytes + l.end, l.room - l.end - 1, begun, &got);
         begun |= !rc && got;
         l.end += rc ? 0 : got;
         if (!rc)

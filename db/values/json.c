@@ -13,7 +13,7 @@
 /* The document that is being read, and where reading is. */
 struct json_input {
     const char *text, *at, *end, *origin;
-    int (*on)(void *self, const struct json_value *value);
+    int (*on_value)(void *self, const struct json_value *value);
     void *self;
     char *buffer, *key; /* room for a string and a key; unescaped text is never longer than the
                          * document */
@@ -34,7 +34,7 @@ static void skip_blanks(struct json_input *r)
         r->at++;
 }
 
-static bool accept(struct json_input *r, char c)
+static bool accept_byte(struct json_input *r, char c)
 {
     if (r->at == r->end || *r->at != c)
         return false;
@@ -61,46 +61,46 @@ static int read_hex(struct json_input *r, uint32_t *out)
     return OK;
 }
 
-static size_t put_utf8(char *to, uint32_t c)
+static size_t put_utf8(char *to, uint32_t code)
 {
-    if (c < 0x80) {
-        to[0] = (char)c;
+    if (code < 0x80) {
+        to[0] = (char)code;
         return 1;
     }
-    if (c < 0x800) {
-        to[0] = (char)(0xc0 | c >> 6);
-        to[1] = (char)(0x80 | (c & 63));
+    if (code < 0x800) {
+        to[0] = (char)(0xc0 | code >> 6);
+        to[1] = (char)(0x80 | (code & 63));
         return 2;
     }
-    if (c < 0x10000) {
-        to[0] = (char)(0xe0 | c >> 12);
-        to[1] = (char)(0x80 | (c >> 6 & 63));
-        to[2] = (char)(0x80 | (c & 63));
+    if (code < 0x10000) {
+        to[0] = (char)(0xe0 | code >> 12);
+        to[1] = (char)(0x80 | (code >> 6 & 63));
+        to[2] = (char)(0x80 | (code & 63));
         return 3;
     }
-    to[0] = (char)(0xf0 | c >> 18);
-    to[1] = (char)(0x80 | (c >> 12 & 63));
-    to[2] = (char)(0x80 | (c >> 6 & 63));
-    to[3] = (char)(0x80 | (c & 63));
+    to[0] = (char)(0xf0 | code >> 18);
+    to[1] = (char)(0x80 | (code >> 12 & 63));
+    to[2] = (char)(0x80 | (code >> 6 & 63));
+    to[3] = (char)(0x80 | (code & 63));
     return 4;
 }
 
 static int read_unicode(struct json_input *r, char *to, size_t *used)
 {
-    uint32_t c, low;
+    uint32_t code, low;
 
-    TRY(read_hex(r, &c));
-    if (c >= 0xd800 && c < 0xdc00) {
-        if (!accept(r, '\\') || !accept(r, 'u'))
+    TRY(read_hex(r, &code));
+    if (code >= 0xd800 && code < 0xdc00) {
+        if (!accept_byte(r, '\\') || !accept_byte(r, 'u'))
             return refuse(r, "half of a surrogate pair");
         TRY(read_hex(r, &low));
         if (low < 0xdc00 || low > 0xdfff)
             return refuse(r, "half of a surrogate pair");
-        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
-    } else if (c >= 0xdc00 && c < 0xe000) {
+        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    } else if (code >= 0xdc00 && code < 0xe000) {
         return refuse(r, "half of a surrogate pair");
     }
-    *used += put_utf8(to + *used, c);
+    *used += put_utf8(to + *used, code);
     return OK;
 }
 
@@ -120,7 +120,7 @@ static int read_escape(struct json_input *r, char *to, size_t *used)
     static const char escapes[] = "\"\\/bfnrt", unescaped[] = "\"\\/\b\f\n\r\t";
     const char *found;
 
-    if (accept(r, 'u'))
+    if (accept_byte(r, 'u'))
         return read_unicode(r, to, used);
     found = r->at < r->end && *r->at ? strchr(escapes, *r->at) : NULL;
     if (!found)
@@ -134,7 +134,7 @@ static int read_string(struct json_input *r, char *to, size_t *length)
 {
     size_t used = 0;
 
-    if (!accept(r, '"'))
+    if (!accept_byte(r, '"'))
         return refuse(r, "a string is wanted");
     for (;;) {
         size_t plain = plain_bytes(r);
@@ -142,11 +142,11 @@ static int read_string(struct json_input *r, char *to, size_t *length)
         memcpy(to + used, r->at, plain);
         used += plain;
         r->at += plain;
-        if (!accept(r, '\\'))
+        if (!accept_byte(r, '\\'))
             break;
         TRY(read_escape(r, to, &used));
     }
-    if (!accept(r, '"'))
+    if (!accept_byte(r, '"'))
         return refuse(r, r->at < r->end ? "a control character in a string"
                                         : "a string without an end");
     to[used] = 0;
@@ -156,13 +156,13 @@ static int read_string(struct json_input *r, char *to, size_t *length)
 
 static size_t skip_digits(struct json_input *r)
 {
-    size_t n = 0;
+    size_t count = 0;
 
     while (r->at < r->end && *r->at >= '0' && *r->at <= '9') {
         r->at++;
-        n++;
+        count++;
     }
-    return n;
+    return count;
 }
 
 static int read_number(struct json_input *r, size_t *length)
@@ -170,15 +170,17 @@ static int read_number(struct json_input *r, size_t *length)
     const char *begin = r->at;
     bool zero;
 
-    accept(r, '-');
+    accept_byte(r, '-');
     zero = r->at < r->end && *r->at == '0';
-    if (zero ? (r->at++, false) : !skip_digits(r))
+    if (zero) /* no digit may follow it */
+        r->at++;
+    else if (!skip_digits(r))
         return refuse(r, "a value is wanted");
-    if (accept(r, '.') && !skip_digits(r))
+    if (accept_byte(r, '.') && !skip_digits(r))
         return refuse(r, "digits after the point are wanted");
-    if (accept(r, 'e') || accept(r, 'E')) {
-        if (!accept(r, '+'))
-            accept(r, '-');
+    if (accept_byte(r, 'e') || accept_byte(r, 'E')) {
+        if (!accept_byte(r, '+'))
+            accept_byte(r, '-');
         if (!skip_digits(r))
             return refuse(r, "digits of the exponent are wanted");
     }
@@ -190,12 +192,12 @@ static int read_number(struct json_input *r, size_t *length)
 
 static bool accept_word(struct json_input *r, const char *text)
 {
-    size_t n = strlen(text);
+    size_t length = strlen(text);
 
-    if (r->at == r->end || *r->at != *text || (size_t)(r->end - r->at) < n ||
-        memcmp(r->at, text, n) != 0)
+    if (r->at == r->end || *r->at != *text || (size_t)(r->end - r->at) < length ||
+        memcmp(r->at, text, length) != 0)
         return false;
-    r->at += n;
+    r->at += length;
     return true;
 }
 
@@ -207,21 +209,21 @@ static int read_members(struct json_input *r, int depth, bool object)
     size_t length;
 
     skip_blanks(r);
-    if (accept(r, close))
+    if (accept_byte(r, close))
         return OK;
     for (;;) {
         skip_blanks(r);
         if (object) {
             TRY(read_string(r, r->key, &length));
             skip_blanks(r);
-            if (!accept(r, ':'))
+            if (!accept_byte(r, ':'))
                 return refuse(r, "\":\" is wanted");
         }
         TRY(read_value(r, depth + 1, object ? r->key : NULL));
         skip_blanks(r);
-        if (accept(r, close))
+        if (accept_byte(r, close))
             return OK;
-        if (!accept(r, ','))
+        if (!accept_byte(r, ','))
             return refuse(r, object ? "\",\" or \"}\" is wanted" : "\",\" or \"]\" is wanted");
     }
 }
@@ -231,13 +233,13 @@ static int read_value(struct json_input *r, int depth, const char *key)
     struct json_value value = { .depth = depth, .key = key };
 
     skip_blanks(r);
-    if (accept(r, '{') || accept(r, '[')) {
+    if (accept_byte(r, '{') || accept_byte(r, '[')) {
         value.kind = r->at[-1] == '{' ? JSON_OBJECT : JSON_ARRAY;
         if (depth >= JSON_DEPTH_MAX)
             return refuse(r, "nested too deeply");
-        TRY(r->on(r->self, &value));
+        TRY(r->on_value(r->self, &value));
         TRY(read_members(r, depth, value.kind == JSON_OBJECT));
-        return r->on(r->self, &(struct json_value){ .depth = depth, .kind = JSON_END });
+        return r->on_value(r->self, &(struct json_value){ .depth = depth, .kind = JSON_END });
     }
     if (accept_word(r, "null")) {
         value.kind = JSON_NULL;
@@ -254,7 +256,7 @@ static int read_value(struct json_input *r, int depth, const char *key)
         TRY(read_number(r, &value.length));
         value.value = r->buffer;
     }
-    return r->on(r->self, &value);
+    return r->on_value(r->self, &value);
 }
 
 int json_read(const char *text, size_t length, const char *origin,
@@ -264,7 +266,7 @@ int json_read(const char *text, size_t length, const char *origin,
                             .at = text,
                             .end = text + length,
                             .origin = origin,
-                            .on = on,
+                            .on_value = on,
                             .self = self,
                             .buffer = malloc(2 * (length + 8)) };
     int rc;

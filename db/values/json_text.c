@@ -12,16 +12,16 @@
 static bool make_room(struct json_text *t, size_t length)
 {
     size_t room = 2 * (t->room + length) + 256;
-    char *more;
+    char *grown;
 
     if (t->failed || t->room - t->used >= length)
         return !t->failed;
-    more = realloc(t->bytes, room);
-    if (!more) {
+    grown = realloc(t->bytes, room);
+    if (!grown) {
         t->failed = true;
         return false;
     }
-    t->bytes = more;
+    t->bytes = grown;
     t->room = room;
     return true;
 }
@@ -42,15 +42,15 @@ static void add_text(struct json_text *t, const char *text)
 void json_add_integer(struct json_text *t, int64_t value)
 {
     char digits[24];
-    size_t at = sizeof(digits);
-    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    size_t begin = sizeof(digits);
+    uint64_t remaining = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
 
     do
-        digits[--at] = (char)('0' + left % 10);
-    while (left /= 10);
+        digits[--begin] = (char)('0' + remaining % 10);
+    while (remaining /= 10);
     if (value < 0)
-        digits[--at] = '-';
-    json_add(t, digits + at, sizeof(digits) - at);
+        digits[--begin] = '-';
+    json_add(t, digits + begin, sizeof(digits) - begin);
 }
 
 /* Adds a number with six decimals, if these are all of it. The division that reads them back rounds
@@ -60,7 +60,7 @@ static bool add_short_number(struct json_text *t, double value)
     double magnitude = fabs(value);
     int64_t millionths;
     char decimals[7] = ".";
-    size_t n = 7;
+    size_t length = 7;
 
     if (!(magnitude < 1e9) || (magnitude < 1e-4 && (magnitude != 0 || signbit(value))))
         return false;
@@ -72,9 +72,9 @@ static bool add_short_number(struct json_text *t, double value)
     json_add_integer(t, millionths / 1000000);
     for (int64_t left = millionths % 1000000, i = 6; i > 0; i--, left /= 10)
         decimals[i] = (char)('0' + left % 10);
-    while (n > 1 && decimals[n - 1] == '0')
-        n--;
-    json_add(t, decimals, n > 1 ? n : 0);
+    while (length > 1 && decimals[length - 1] == '0')
+        length--;
+    json_add(t, decimals, length > 1 ? length : 0);
     return true;
 }
 
@@ -159,27 +159,27 @@ const char *json_add_argument(struct json_text *t, const char *format, va_list *
 {
     enum { DIGITS = 320 }; /* room for the largest double with %.0f */
     size_t length = strcspn(format, "diuxfg") + 1;
-    char one[16], number[DIGITS], kind = format[length - 1];
+    char conversion[16], number[DIGITS], kind = format[length - 1];
     double real;
 
-    text_put(one, sizeof(one), "%.*s", (int)length, format);
+    text_put(conversion, sizeof(conversion), "%.*s", (int)length, format);
     if (kind == 'f' || kind == 'g') {
         real = va_arg(*args, double);
         if (length == 2 || !isfinite(real)) {
             json_add_number(t, real);
         } else {
-            snprintf(number, sizeof(number), one, real);
+            snprintf(number, sizeof(number), conversion, real);
             add_printed(t, number);
         }
     } else {
-        if (strstr(one, "ll"))
-            snprintf(number, sizeof(number), one, va_arg(*args, long long));
-        else if (strchr(one, 'l'))
-            snprintf(number, sizeof(number), one, va_arg(*args, long));
-        else if (strchr(one, 'z'))
-            snprintf(number, sizeof(number), one, va_arg(*args, size_t));
+        if (strstr(conversion, "ll"))
+            snprintf(number, sizeof(number), conversion, va_arg(*args, long long));
+        else if (strchr(conversion, 'l'))
+            snprintf(number, sizeof(number), conversion, va_arg(*args, long));
+        else if (strchr(conversion, 'z'))
+            snprintf(number, sizeof(number), conversion, va_arg(*args, size_t));
         else
-            snprintf(number, sizeof(number), one, va_arg(*args, int));
+            snprintf(number, sizeof(number), conversion, va_arg(*args, int));
         add_text(t, number);
     }
     return format + length;
@@ -198,7 +198,10 @@ void json_write(FILE *to, const char *format, ...)
         json_add(&t, format, plain);
         format += plain;
         if (!strncmp(format, "%s", 2)) {
-            (quoted ? add_escaped : add_text)(&t, va_arg(args, const char *));
+            if (quoted)
+                add_escaped(&t, va_arg(args, const char *));
+            else
+                add_text(&t, va_arg(args, const char *));
             format += 2;
         } else if (*format == '%') {
             format = json_add_argument(&t, format, &args);

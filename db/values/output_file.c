@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_KEPT = 200 }; /* letters of a file's name in the temporary one, which adds more */
+enum { NAME_BYTES_KEPT = 200 }; /* letters of a file's name in the temporary one, which adds more */
 
 static int refuse_irregular(const char *path)
 {
@@ -24,7 +24,7 @@ static int refuse_irregular(const char *path)
 }
 
 /* Finds the place of a file behind symbolic links, even if the file does not exist yet. */
-static int find_place(const char *path, char place[PATH_MAX])
+static int resolve_links(const char *path, char place[PATH_MAX])
 {
     struct stat info;
 
@@ -45,24 +45,26 @@ static int find_place(const char *path, char place[PATH_MAX])
 static int find_prefix(const char *place, char prefix[PATH_MAX])
 {
     const char *slash = strrchr(place, '/'), *name = slash ? slash + 1 : place;
-    int folder = (int)(name - place);
-    bool whole = text_put(prefix, PATH_MAX - 64, "%.*s%.*s.", slash ? folder : 2,
-                          slash ? place : "./", NAME_KEPT, name);
+    int folder_length = (int)(name - place);
+    bool fits = text_put(prefix, PATH_MAX - 64, "%.*s%.*s.", slash ? folder_length : 2,
+                         slash ? place : "./", NAME_BYTES_KEPT, name);
 
-    return whole ? (int)strlen(prefix)
-                 : fail(ERR_ARGUMENT, "%s: the name is too long", TEXT_SHORT(place, 60));
+    return fits ? (int)strlen(prefix)
+                : fail(ERR_ARGUMENT, "%s: the name is too long", TEXT_SHORT(place, 60));
 }
+
+enum { ATTEMPTS_MAX = 100 }; /* to find a name that no file has */
 
 int output_begin(const char *path, struct output_file *out)
 {
     uint64_t random_number;
     int fd = -1, length;
 
-    TRY(find_place(path, out->path));
+    TRY(resolve_links(path, out->path));
     length = find_prefix(out->path, out->temporary);
     if (length < 0)
         return length;
-    for (int attempt = 0; fd < 0 && attempt < 100; attempt++) {
+    for (int attempt = 0; fd < 0 && attempt < ATTEMPTS_MAX; attempt++) {
         if (getrandom(&random_number, sizeof(random_number), 0) != sizeof(random_number))
             break;
         snprintf(out->temporary + length, PATH_MAX - (size_t)length, "%ld-%016" PRIx64 ".tmp",
@@ -112,7 +114,7 @@ static int sync_folder(const char *file)
 int output_end(struct output_file *file, int rc, const char *like, bool lasting)
 {
     struct stat info;
-    bool bad;
+    bool write_failed;
 
     if (!rc && (!lstat(file->path, &info) || (like && !stat(like, &info)))) {
         if (S_ISREG(info.st_mode))
@@ -120,8 +122,9 @@ int output_end(struct output_file *file, int rc, const char *like, bool lasting)
         else
             rc = refuse_irregular(file->path);
     }
-    bad = fflush(file->to) || ferror(file->to) || (!rc && lasting && fsync(fileno(file->to)));
-    if ((fclose(file->to) || bad || (!rc && rename(file->temporary, file->path))) && !rc)
+    write_failed =
+        fflush(file->to) || ferror(file->to) || (!rc && lasting && fsync(fileno(file->to)));
+    if ((fclose(file->to) || write_failed || (!rc && rename(file->temporary, file->path))) && !rc)
         rc = fail(ERR_IO, "%s cannot be written: %s", file->path, strerror(errno));
     if (rc) {
         unlink(file->temporary);
@@ -144,21 +147,21 @@ static bool is_left_over(const char *rest)
 
 void output_remove_leftovers(const char *path)
 {
-    char place[PATH_MAX], prefix[PATH_MAX], whole[PATH_MAX + 256];
+    char place[PATH_MAX], prefix[PATH_MAX], leftover[PATH_MAX + 256];
     struct dirent *file;
     char *name;
     DIR *folder_list;
 
-    if (find_place(path, place) || find_prefix(place, prefix) < 0)
+    if (resolve_links(path, place) || find_prefix(place, prefix) < 0)
         return;
     name = strrchr(prefix, '/') + 1;
-    name[-1] = 0;
+    name[-1] = 0; /* `prefix` is now the folder alone */
     folder_list = opendir(name - prefix > 1 ? prefix : "/");
     while (folder_list && (file = readdir(folder_list)))
         if (!strncmp(file->d_name, name, strlen(name)) &&
             is_left_over(file->d_name + strlen(name))) {
-            snprintf(whole, sizeof(whole), "%s/%s", prefix, file->d_name);
-            output_remove(whole);
+            snprintf(leftover, sizeof(leftover), "%s/%s", prefix, file->d_name);
+            output_remove(leftover);
         }
     if (folder_list)
         closedir(folder_list);
@@ -188,7 +191,7 @@ int output_check(const char *path)
 {
     char place[PATH_MAX];
 
-    return find_place(path, place);
+    return resolve_links(path, place);
 }
 
 void output_remove(const char *path)

@@ -164,10 +164,10 @@ bool plan_equal_but(const struct moe_plan *a, const struct moe_plan *b, size_t a
 int plan_order(const struct moe_plan *a, const struct moe_plan *b)
 {
     for (size_t i = 0; i < plan_axis_count; i++) {
-        uint32_t x = plan_value(a, i), y = plan_value(b, i);
+        uint32_t value_a = plan_value(a, i), value_b = plan_value(b, i);
 
-        if (x != y)
-            return x < y ? -1 : 1;
+        if (value_a != value_b)
+            return value_a < value_b ? -1 : 1;
     }
     if (a->space != b->space)
         return a->space < b->space ? -1 : 1;
@@ -262,18 +262,18 @@ static void put_text(struct plan_room *room, const char *text, size_t length)
 static void put_number(struct plan_room *room, uint32_t value)
 {
     char digits[10];
-    size_t at = sizeof(digits);
+    size_t begin = sizeof(digits);
 
     do
-        digits[--at] = (char)('0' + value % 10);
+        digits[--begin] = (char)('0' + value % 10);
     while (value /= 10);
-    put_text(room, digits + at, sizeof(digits) - at);
+    put_text(room, digits + begin, sizeof(digits) - begin);
 }
 
 int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
 {
     struct moe_plan plan = plan_blank();
-    struct plan_room room = { buf, size, 0 };
+    struct plan_room room = { .text = buf, .size = size };
     char tag[DECLARATION_TAG_BYTES];
 
     if (!given || (!buf && size))
@@ -352,11 +352,11 @@ bool plan_parse_value(size_t at, const char *text, size_t length, uint32_t *out)
 /* Returns where the word begins that names the space; NULL: the plan has no space. */
 static const char *find_space(const char *text)
 {
-    const char *at = strstr(text, space_word);
+    const char *word = strstr(text, space_word);
 
-    while (at && at > text && at[-1] != ' ')
-        at = strstr(at + 1, space_word);
-    return at;
+    while (word && word > text && word[-1] != ' ')
+        word = strstr(word + 1, space_word);
+    return word;
 }
 
 static int parse_declared(const char *text, const char *space, struct moe_plan *out)
@@ -388,15 +388,15 @@ int plan_parse(const char *text, struct moe_plan *out)
     if (space)
         return parse_declared(text, space, out);
     while (*(text += strspn(text, " "))) {
-        size_t length = strcspn(text, " "), name = strcspn(text, "= ");
-        size_t i = plan_axis_find(text, name);
+        size_t length = strcspn(text, " "), name_length = strcspn(text, "= ");
+        size_t axis = plan_axis_find(text, name_length);
 
-        if (i == plan_axis_count || name == length || (seen >> i & 1))
+        if (axis == plan_axis_count || name_length == length || (seen >> axis & 1))
             return MOE_ERR_FORMAT;
-        if (!plan_parse_value(i, text + name + 1, length - name - 1, &value))
+        if (!plan_parse_value(axis, text + name_length + 1, length - name_length - 1, &value))
             return MOE_ERR_FORMAT;
-        plan_set(&plan, i, value);
-        seen |= 1u << i;
+        plan_set(&plan, axis, value);
+        seen |= 1u << axis;
         text += length;
     }
     if (!seen)
@@ -622,7 +622,7 @@ struct listing {
  * a plan that is illegal with the default's values on the following axes is dropped. */
 static void list_from(struct listing *l, struct moe_plan plan, size_t axis)
 {
-    uint32_t default_value, most;
+    uint32_t default_value, last;
 
     if (axis == plan_axis_count) {
         if (l->count < l->room)
@@ -631,8 +631,8 @@ static void list_from(struct listing *l, struct moe_plan plan, size_t axis)
         return;
     }
     default_value = plan_value(&plan, axis);
-    most = axis == PLAN_R ? l->shape->ranks : plan_axes[axis].max;
-    for (uint32_t v = plan_axes[axis].min; v <= most; v = plan_next_value(axis, v)) {
+    last = axis == PLAN_R ? l->shape->ranks : plan_axes[axis].max;
+    for (uint32_t v = plan_axes[axis].min; v <= last; v = plan_next_value(axis, v)) {
         struct moe_plan canonical;
 
         plan_set(&plan, axis, v);
@@ -646,7 +646,7 @@ static void list_from(struct listing *l, struct moe_plan plan, size_t axis)
 size_t plan_list_wanted(const struct moe_shape *shape, plan_wanted *wanted, const void *self,
                         struct moe_plan *plans, size_t room)
 {
-    struct listing l = { shape, wanted, self, plans, room, 0 };
+    struct listing l = { .shape = shape, .wanted = wanted, .self = self, .plans = plans, .room = room };
 
     if (shape->space)
         return declared_plan_list(shape->space, shape->ranks, plans, room);

@@ -21,27 +21,27 @@ static long percent_of(double speed, long step)
 
 static bool format_runs(const double *speeds, size_t ranks, long step, char *text, size_t size)
 {
-    bool whole = ranks > 0;
+    bool fits = ranks > 0;
 
     *text = 0;
-    for (size_t i = 0, run; i < ranks && whole; i += run) {
+    for (size_t i = 0, run; i < ranks && fits; i += run) {
         long percent = percent_of(speeds[i], step);
 
         for (run = 1; i + run < ranks && percent_of(speeds[i + run], step) == percent;)
             run++;
-        whole = text_add(text, size, "%s%zux%ld", i ? " " : "", run, percent);
+        fits = text_add(text, size, "%s%zux%ld", i ? " " : "", run, percent);
     }
-    return whole;
+    return fits;
 }
 
 void rank_speeds_format(const double *speeds, size_t ranks, char *text, size_t size)
 {
     static const long steps[] = { 1, 2, 5, 10, 25 };
-    bool known = true;
+    bool all_usable = true;
 
-    for (size_t i = 0; i < ranks && known; i++)
-        known = speeds[i] > 0 && speeds[i] <= 1;
-    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && known; i++)
+    for (size_t i = 0; i < ranks && all_usable; i++)
+        all_usable = speeds[i] > 0 && speeds[i] <= 1;
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && all_usable; i++)
         if (format_runs(speeds, ranks, steps[i], text, size))
             return;
     snprintf(text, size, "unknown");
@@ -63,7 +63,7 @@ static bool next_run(const char **text, unsigned *run, unsigned *percent)
 
 bool rank_speeds_parse(const char *text, size_t *ranks, double *slowest)
 {
-    unsigned run, percent, least = 100;
+    unsigned run, percent, lowest_percent = 100;
     size_t count = 0;
 
     if (text[strspn(text, "0123456789x ")] || strstr(text, "x "))
@@ -72,12 +72,12 @@ bool rank_speeds_parse(const char *text, size_t *ranks, double *slowest)
         if (!next_run(&text, &run, &percent))
             return false;
         count += run;
-        least = percent < least ? percent : least;
+        lowest_percent = percent < lowest_percent ? percent : lowest_percent;
     }
     if (!count)
         return false;
     *ranks = count;
-    *slowest = least / 100.0;
+    *slowest = lowest_percent / 100.0;
     return true;
 }
 

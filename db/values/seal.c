@@ -15,46 +15,46 @@ static const char mark[MARK] = "moeseal1";
 
 static int checksum_of(int fd, size_t size, uint8_t seal[SEAL])
 {
-    struct sha256 sum;
+    struct sha256 sha;
     char block[1 << 14];
 
-    sha256_init(&sum);
-    for (size_t at = 0; at < size;) {
-        size_t want = size - at < sizeof(block) ? size - at : sizeof(block);
-        ssize_t got = pread(fd, block, want, (off_t)at);
+    sha256_init(&sha);
+    for (size_t offset = 0; offset < size;) {
+        size_t wanted = size - offset < sizeof(block) ? size - offset : sizeof(block);
+        ssize_t got = pread(fd, block, wanted, (off_t)offset);
 
         if (got <= 0)
             return ERR_IO;
-        sha256_add(&sum, block, (size_t)got);
-        at += (size_t)got;
+        sha256_add(&sha, block, (size_t)got);
+        offset += (size_t)got;
     }
     memcpy(seal, mark, MARK);
-    sha256_end(&sum, seal + MARK);
+    sha256_end(&sha, seal + MARK);
     return OK;
 }
 
 int seal_append(int fd)
 {
     uint8_t seal[SEAL];
-    struct stat is;
+    struct stat info;
 
-    if (fstat(fd, &is))
+    if (fstat(fd, &info))
         return ERR_IO;
-    TRY(checksum_of(fd, (size_t)is.st_size, seal));
-    return pwrite(fd, seal, SEAL, is.st_size) == SEAL ? OK : ERR_IO;
+    TRY(checksum_of(fd, (size_t)info.st_size, seal));
+    return pwrite(fd, seal, SEAL, info.st_size) == SEAL ? OK : ERR_IO;
 }
 
 int seal_check(int fd, size_t size, bool *sealed)
 {
-    uint8_t found[SEAL], wanted[SEAL];
+    uint8_t stored[SEAL], computed[SEAL];
 
     *sealed = size % PAGE_LEAST != 0;
     if (!*sealed)
         return OK;
     if (size < SEAL)
         return ERR_FORMAT;
-    TRY(checksum_of(fd, size - SEAL, wanted));
-    if (pread(fd, found, SEAL, (off_t)(size - SEAL)) != SEAL)
+    TRY(checksum_of(fd, size - SEAL, computed));
+    if (pread(fd, stored, SEAL, (off_t)(size - SEAL)) != SEAL)
         return ERR_IO;
-    return memcmp(found, wanted, SEAL) ? ERR_FORMAT : OK;
+    return memcmp(stored, computed, SEAL) ? ERR_FORMAT : OK;
 }

@@ -20,16 +20,16 @@ static uint32_t turn(uint32_t x, int n)
 }
 
 /* One step of the compression. The eight words of the state would move by one place at every step;
- * instead n moves their names. */
+ * instead n moves their names. t1 is T1 of FIPS 180-4. */
 static inline void step(uint32_t s[8], unsigned n, uint32_t word)
 {
     uint32_t a = s[-n & 7], b = s[(1 - n) & 7], c = s[(2 - n) & 7];
     uint32_t e = s[(4 - n) & 7], f = s[(5 - n) & 7], g = s[(6 - n) & 7];
-    uint32_t one =
+    uint32_t t1 =
         s[(7 - n) & 7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + word;
 
-    s[(3 - n) & 7] += one;
-    s[(7 - n) & 7] = one + (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+    s[(3 - n) & 7] += t1;
+    s[(7 - n) & 7] = t1 + (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
 }
 
 static void absorb_one(uint32_t state[8], const uint8_t *block)
@@ -153,19 +153,19 @@ void sha256_add(struct sha256 *s, const void *data, size_t bytes)
     const uint8_t *from = data;
 
     while (bytes) {
-        size_t at = s->length % 64, n = 64 - at < bytes ? 64 - at : bytes;
+        size_t filled = s->length % 64, taken = 64 - filled < bytes ? 64 - filled : bytes;
 
-        if (!at && bytes >= 64) { /* hashes whole blocks without copying them */
-            n = bytes - bytes % 64;
-            absorb(s, from, n / 64);
+        if (!filled && bytes >= 64) { /* hashes whole blocks without copying them */
+            taken = bytes - bytes % 64;
+            absorb(s, from, taken / 64);
         } else {
-            memcpy(s->block + at, from, n);
-            if (at + n == 64)
+            memcpy(s->block + filled, from, taken);
+            if (filled + taken == 64)
                 absorb(s, s->block, 1);
         }
-        s->length += n;
-        from += n;
-        bytes -= n;
+        s->length += taken;
+        from += taken;
+        bytes -= taken;
     }
 }
 

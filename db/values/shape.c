@@ -95,7 +95,7 @@ int shape_format(const struct moe_shape *shape, char *text, size_t size)
         const struct shape_field *f = &shape_fields[i];
         uint32_t value = field_get(f, shape);
         const struct declaration *d = f->declared ? declaration_find(value) : NULL;
-        char tag[DECLARATION_TAG_BYTES], *at;
+        char tag[DECLARATION_TAG_BYTES], *end;
         const char *word = d ? declaration_tag(d, tag) : f->words ? f->words[value] : NULL;
         size_t room;
 
@@ -104,9 +104,9 @@ int shape_format(const struct moe_shape *shape, char *text, size_t size)
         if (i > first && used++ < size)
             text[used - 1] = ' ';
         room = used < size ? size - used : 0;
-        at = room ? text + used : NULL;
-        used += (size_t)(word ? snprintf(at, room, "%s=%s", f->name, word)
-                              : snprintf(at, room, "%s=%u", f->name, value));
+        end = room ? text + used : NULL;
+        used += (size_t)(word ? snprintf(end, room, "%s=%s", f->name, word)
+                              : snprintf(end, room, "%s=%u", f->name, value));
     }
     return (int)used;
 }
@@ -152,16 +152,17 @@ const char *shape_scan(const char *text, struct moe_shape *inout)
     uint32_t seen = 0;
 
     while (*(text += strspn(text, " "))) {
-        size_t length = strcspn(text, " "), name = strcspn(text, "= ");
-        int i = 0;
+        size_t length = strcspn(text, " "), name_length = strcspn(text, "= ");
+        int field = 0;
 
-        while (i < FIELD_COUNT && (strlen(shape_fields[i].name) != name ||
-                                   memcmp(shape_fields[i].name, text, name) != 0))
-            i++;
-        if (i == FIELD_COUNT || name == length || (seen >> i & 1) ||
-            parse_field(&shape_fields[i], text + name + 1, length - name - 1, &shape))
+        while (field < FIELD_COUNT && (strlen(shape_fields[field].name) != name_length ||
+                                       memcmp(shape_fields[field].name, text, name_length) != 0))
+            field++;
+        if (field == FIELD_COUNT || name_length == length || (seen >> field & 1) ||
+            parse_field(&shape_fields[field], text + name_length + 1, length - name_length - 1,
+                        &shape))
             return text;
-        seen |= 1u << i;
+        seen |= 1u << field;
         text += length;
     }
     if (shape.space && layer_fields_are(&shape, not_given))
@@ -172,13 +173,13 @@ const char *shape_scan(const char *text, struct moe_shape *inout)
 
 int shape_parse(const char *text, struct moe_shape *inout)
 {
-    const char *refuse = shape_scan(text, inout);
+    const char *unread_word = shape_scan(text, inout);
 
-    if (refuse)
+    if (unread_word)
         return fail(ERR_FORMAT,
                     "shape: \"%.*s\" is not understood; a shape reads \"E=8 k=2 T=4096 D=1024 "
                     "H=4096 dtype=bf16 pass=train act=swiglu\"",
-                    (int)strcspn(refuse, " "), refuse);
+                    (int)strcspn(unread_word, " "), unread_word);
     return OK;
 }
 

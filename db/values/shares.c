@@ -12,9 +12,9 @@ __extension__ typedef unsigned __int128 wide;
  * Fractions have 53 bits. GUARD_BITS more keep all bits of ranks down to a 512th of the fastest
  * speed. */
 enum { FRACTION_BITS = 52, GUARD_BITS = 9, WEIGHT_BITS = 64 };
-static const uint64_t infinite = (uint64_t)0x7ff << FRACTION_BITS;
+static const uint64_t infinity_bits = (uint64_t)0x7ff << FRACTION_BITS;
 /* Up to this total the bits that slower ranks lose change no share. */
-static const uint64_t total_most = (uint64_t)1 << 48;
+static const uint64_t largest_total = (uint64_t)1 << 48;
 
 /* One rank's part if work could be divided freely: whole + rest + part / (sum of all weights). */
 struct grain_claim {
@@ -35,7 +35,9 @@ static uint64_t bits_of(double speed)
 static bool speeds_usable(const double *speeds, uint32_t ranks)
 {
     for (uint32_t rank = 0; rank < ranks; rank++)
-        if (bits_of(speeds[rank]) - 1 >= infinite - 1) /* speeds with a sign have larger bits */
+        /* False only from the smallest double above 0 to the largest one: 0 - 1 is the largest
+         * integer, and infinity, NaN and speeds with a sign have larger bits. */
+        if (bits_of(speeds[rank]) - 1 >= infinity_bits - 1)
             return false;
     return ranks > 0;
 }
@@ -77,7 +79,7 @@ int moe_shares(const double *speeds, uint32_t ranks, uint64_t total, uint64_t gr
     wide sum = 0;
     unsigned largest = 0;
 
-    if (!speeds || !out || !grain || total > total_most || !speeds_usable(speeds, ranks))
+    if (!speeds || !out || !grain || total > largest_total || !speeds_usable(speeds, ranks))
         return MOE_ERR_ARGUMENT;
     claims = malloc(ranks * sizeof(*claims));
     if (!claims)

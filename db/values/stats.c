@@ -47,12 +47,12 @@ double median_of(double *values, size_t count)
  * above 0. */
 static double quantile_sorted(const int64_t *sorted, size_t count, double q)
 {
-    double at = q * (double)(count - 1);
-    size_t i = (size_t)at;
+    double position = q * (double)(count - 1);
+    size_t i = (size_t)position;
 
     if (i + 1 >= count)
         return (double)sorted[count - 1];
-    return (double)sorted[i] + (at - (double)i) * (double)(sorted[i + 1] - sorted[i]);
+    return (double)sorted[i] + (position - (double)i) * (double)(sorted[i + 1] - sorted[i]);
 }
 
 void median_interval(size_t count, double confidence, size_t *low, size_t *high)

@@ -11,7 +11,7 @@
 
 static const char dots[] = "...";
 
-static bool write_at(char *room, size_t size, size_t used, const char *format, va_list args)
+static bool write_behind(char *room, size_t size, size_t used, const char *format, va_list args)
 {
     size_t kept = size < sizeof(dots) ? 0 : size - sizeof(dots);
     int length = vsnprintf(room + used, size - used, format, args);
@@ -27,25 +27,25 @@ static bool write_at(char *room, size_t size, size_t used, const char *format, v
 
 bool text_put_list(char *room, size_t size, const char *format, va_list args)
 {
-    return write_at(room, size, 0, format, args);
+    return write_behind(room, size, 0, format, args);
 }
 
 bool text_put(char *room, size_t size, const char *format, ...)
 {
     va_list args;
-    bool whole;
+    bool fits;
 
     va_start(args, format);
-    whole = write_at(room, size, 0, format, args);
+    fits = write_behind(room, size, 0, format, args);
     va_end(args);
-    return whole;
+    return fits;
 }
 
 bool text_add(char *room, size_t size, const char *format, ...)
 {
     size_t used = strlen(room);
     va_list args;
-    bool whole;
+    bool fits;
 
     /* A cut text ends with dots. They may end some bytes before the buffer does, because characters
      * stay whole. */
@@ -53,9 +53,9 @@ bool text_add(char *room, size_t size, const char *format, ...)
         !strcmp(room + used - (sizeof(dots) - 1), dots))
         return false;
     va_start(args, format);
-    whole = write_at(room, size, used, format, args);
+    fits = write_behind(room, size, used, format, args);
     va_end(args);
-    return whole;
+    return fits;
 }
 
 const char *text_short(const char *text, char *room, size_t size)
@@ -69,10 +69,10 @@ const char *date_text(int64_t at_s, enum date_unit unit, char room[DATE_BYTES])
     static const char *const formats[] = { [DATE_DAY] = "%Y-%m-%d",
                                            [DATE_MINUTE] = "%Y-%m-%d %H:%M",
                                            [DATE_SECOND] = "%Y-%m-%d %H:%M:%S" };
-    time_t at = (time_t)at_s;
+    time_t time_s = (time_t)at_s;
     struct tm tm;
 
-    if (!gmtime_r(&at, &tm) || !strftime(room, DATE_BYTES, formats[unit], &tm))
+    if (!gmtime_r(&time_s, &tm) || !strftime(room, DATE_BYTES, formats[unit], &tm))
         strcpy(room, "?");
     return room;
 }
@@ -94,18 +94,18 @@ const char *interval_text(const char *format, double low, double high, bool bare
 bool number_read(const char *text, const char **end, double *value)
 {
     const char *digits = text + (*text == '-');
-    double read;
+    double number;
     char *rest;
 
     digits += *digits == '.';
     if (!isdigit((unsigned char)*digits) || (digits[0] == '0' && (digits[1] | 0x20) == 'x'))
         return false;
-    read = strtod(text, &rest);
-    if (!isfinite(read) || (!end && *rest))
+    number = strtod(text, &rest);
+    if (!isfinite(number) || (!end && *rest))
         return false;
     if (end)
         *end = rest;
-    *value = read;
+    *value = number;
     return true;
 }
 
