@@ -23,11 +23,11 @@ struct dropped {
 struct moe_capacities {
     struct moe_capacities_options o;
     struct capacity_setting now, next;
-    bool waiting;          /* `next` is decided and comes into force at a later step */
-    bool fed, asked;       /* there was a call */
-    uint64_t last, latest; /* step that was fed last; latest step that was asked for */
+    bool waiting;                    /* `next` is decided and comes into force at a later step */
+    bool fed, asked;                 /* there was a call */
+    uint64_t last_fed, latest_asked; /* step that was fed last; latest step that was asked for */
     uint64_t feeds;
-    uint64_t since;               /* steps that were fed since the last re-plan was decided */
+    uint64_t feeds_since_replan;  /* steps that were fed since the last re-plan was decided */
     uint32_t *peak, *peak_before; /* (E), of this window of `hold` steps and of the one before */
     uint32_t filled;              /* steps in this window */
     struct dropped *recent;       /* (gap), a ring */
@@ -43,7 +43,7 @@ struct moe_capacities {
 
 static const struct limit {
     const char *name;
-    size_t at;
+    size_t offset;
     uint32_t least, most;
 } limits[] = {
     { "experts", offsetof(struct moe_capacities_options, experts), 1, EXPERTS_MOST },
@@ -59,11 +59,11 @@ static const struct limit {
     { "delta", offsetof(struct moe_capacities_options, delta), 1, STEPS_MOST },
 };
 
-static uint32_t option(const struct moe_capacities_options *o, const struct limit *limit)
+static uint32_t option_value(const struct moe_capacities_options *o, const struct limit *limit)
 {
     uint32_t value;
 
-    memcpy(&value, (const char *)o + limit->at, sizeof(value));
+    memcpy(&value, (const char *)o + limit->offset, sizeof(value));
     return value;
 }
 
@@ -72,7 +72,7 @@ static uint32_t option(const struct moe_capacities_options *o, const struct limi
 static bool options_legal(const struct moe_capacities_options *o, char why[128])
 {
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        uint32_t value = option(o, &limits[i]);
+        uint32_t value = option_value(o, &limits[i]);
 
         if (value >= limits[i].least && value <= limits[i].most)
             continue;
@@ -107,7 +107,7 @@ void moe_capacities_close(struct moe_capacities *c)
     free(c);
 }
 
-static void add_word(struct sha256 *s, uint64_t word)
+static void hash_word(struct sha256 *s, uint64_t word)
 {
     uint8_t bytes[8];
 
@@ -123,9 +123,9 @@ static void extend_chain(const struct moe_capacities *c, const uint8_t before[SH
     struct sha256 sha = c->no_bytes;
 
     sha256_add(&sha, before, SHA256_BYTES);
-    add_word(&sha, s->first);
+    hash_word(&sha, s->first);
     for (uint32_t e = 0; e < c->o.experts; e++)
-        add_word(&sha, s->rows[e]);
+        hash_word(&sha, s->rows[e]);
     sha256_end(&sha, s->chain);
 }
 
@@ -168,13 +168,13 @@ int moe_capacities_open(const struct moe_capacities_options *options, struct moe
     sha256_init(&c->no_bytes);
     sha = c->no_bytes;
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
-        add_word(&sha, option(&o, &limits[i]));
+        hash_word(&sha, option_value(&o, &limits[i]));
     sha256_end(&sha, chain);
     for (uint32_t e = 0; e < o.experts; e++)
         c->now.rows[e] = o.start;
     extend_chain(c, chain, &c->now);
     capacities_derive(c, &c->now);
-    c->since = o.gap; /* the first re-plan need not wait */
+    c->feeds_since_replan = o.gap; /* the first re-plan need not wait */
     *out = c;
     return MOE_OK;
 }
@@ -184,7 +184,7 @@ int moe_capacities_open(const struct moe_capacities_options *options, struct moe
 int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, uint32_t ranks, uint32_t *key,
              uint32_t *key_r0)
 {
-    uint64_t sources, each, fullest = 0, most = 0;
+    uint64_t sources, experts_per_rank, fullest = 0, most_sent = 0;
 
     if (!counts || !key || !key_r0 || !experts || !ranks ||
         (n != experts && (n % experts || n / experts != ranks)))
@@ -193,24 +193,27 @@ int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, uint32_t ranks,
         if (counts[i] == UINT32_MAX)
             return MOE_ERR_ARGUMENT;
     sources = n / experts;
-    each = experts > ranks ? ((uint64_t)experts + ranks - 1) / ranks : 1;
-    for (uint64_t first = 0; first < experts; first += each) { /* what a rank's experts receive */
-        uint64_t rows = 0, end = first + each < experts ? first + each : experts;
+    experts_per_rank = experts > ranks ? ((uint64_t)experts + ranks - 1) / ranks : 1;
+    /* What a rank's experts receive. */
+    for (uint64_t first = 0; first < experts; first += experts_per_rank) {
+        uint64_t rows = 0,
+                 end = first + experts_per_rank < experts ? first + experts_per_rank : experts;
 
         for (uint64_t source = 0; source < sources; source++)
             for (uint64_t e = first; e < end; e++)
                 rows += counts[source * experts + e];
         fullest = rows > fullest ? rows : fullest;
     }
-    for (uint64_t source = 0; source < sources; source++) { /* what a source sends */
+    /* What a source sends. */
+    for (uint64_t source = 0; source < sources; source++) {
         uint64_t rows = 0;
 
         for (uint64_t e = 0; e < experts; e++)
             rows += counts[source * experts + e];
-        most = rows > most ? rows : most;
+        most_sent = rows > most_sent ? rows : most_sent;
     }
-    *key_r0 = (uint32_t)((most + experts - 1) / experts);
-    *key = (uint32_t)((fullest + sources * each - 1) / (sources * each));
+    *key_r0 = (uint32_t)((most_sent + experts - 1) / experts);
+    *key = (uint32_t)((fullest + sources * experts_per_rank - 1) / (sources * experts_per_rank));
     /* Ranks also wait for a rank that sends more than the fullest one receives. */
     *key = *key > *key_r0 ? *key : *key_r0;
     return MOE_OK;
@@ -219,17 +222,18 @@ int moe_keys(const uint32_t *counts, size_t n, uint32_t experts, uint32_t ranks,
 /* ---- Where experts lie. */
 
 /* Moves the value at `at` down to its place in a heap with the smallest value at the top. */
-static void sift_down(uint64_t *heap, uint32_t count, uint32_t at)
+static void sift_down(uint64_t *heap, uint32_t count, uint32_t position)
 {
-    uint64_t value = heap[at];
+    uint64_t value = heap[position];
 
-    for (uint32_t child; (child = 2 * at + 1) < count; at = child) {
-        child += child + 1 < count && heap[child + 1] < heap[child];
+    for (uint32_t child; (child = 2 * position + 1) < count; position = child) {
+        if (child + 1 < count && heap[child + 1] < heap[child])
+            child++;
         if (heap[child] >= value)
             break;
-        heap[at] = heap[child];
+        heap[position] = heap[child];
     }
-    heap[at] = value;
+    heap[position] = value;
 }
 
 /* Sorts by a heap, because qsort() may allocate. */
@@ -251,15 +255,16 @@ enum { NUMBER_BITS = 16 };
 
 /* Deals experts out by size, `each` to a rank: the largest first, to the rank with the fewest rows.
  * Returns the rows of the fullest rank. */
-static uint64_t place_greedily(struct moe_capacities *c, const uint32_t *rows, uint32_t each)
+static uint64_t place_greedily(struct moe_capacities *c, const uint32_t *rows,
+                               uint32_t experts_per_rank)
 {
-    uint32_t open = c->o.ranks;
-    uint64_t most = 0;
+    uint32_t open_ranks = c->o.ranks;
+    uint64_t fullest = 0;
 
     for (uint32_t e = 0; e < c->o.experts; e++)
         c->order[e] = rows[e];
     sort_descending(c->order, c->o.experts);
-    for (uint32_t rank = 0; rank < open; rank++) {
+    for (uint32_t rank = 0; rank < open_ranks; rank++) {
         c->load[rank] = rank;
         c->experts_on[rank] = 0;
     }
@@ -267,26 +272,26 @@ static uint64_t place_greedily(struct moe_capacities *c, const uint32_t *rows, u
         uint32_t rank = c->load[0] & ((1u << NUMBER_BITS) - 1);
 
         c->load[0] += c->order[e] << NUMBER_BITS;
-        most = c->load[0] >> NUMBER_BITS > most ? c->load[0] >> NUMBER_BITS : most;
-        if (++c->experts_on[rank] == each) /* it has all its experts */
-            c->load[0] = c->load[--open];
-        sift_down(c->load, open, 0);
+        fullest = c->load[0] >> NUMBER_BITS > fullest ? c->load[0] >> NUMBER_BITS : fullest;
+        if (++c->experts_on[rank] == experts_per_rank) /* it has all its experts */
+            c->load[0] = c->load[--open_ranks];
+        sift_down(c->load, open_ranks, 0);
     }
-    return most;
+    return fullest;
 }
 
 void capacities_derive(struct moe_capacities *c, struct capacity_setting *s)
 {
-    uint32_t each = c->o.experts > c->o.ranks ? c->o.experts / c->o.ranks : 1;
-    uint64_t of_rank = 0;
+    uint32_t experts_per_rank = c->o.experts > c->o.ranks ? c->o.experts / c->o.ranks : 1;
+    uint64_t rows_of_rank = 0;
 
     s->sum = s->fullest = 0;
     for (uint32_t e = 0; e < c->o.experts; e++) {
         s->sum += s->rows[e];
-        of_rank = e % each ? of_rank + s->rows[e] : s->rows[e];
-        s->fullest = of_rank > s->fullest ? of_rank : s->fullest;
+        rows_of_rank = e % experts_per_rank ? rows_of_rank + s->rows[e] : s->rows[e];
+        s->fullest = rows_of_rank > s->fullest ? rows_of_rank : s->fullest;
     }
-    s->balanced = each > 1 ? place_greedily(c, s->rows, each) : s->fullest;
+    s->balanced = experts_per_rank > 1 ? place_greedily(c, s->rows, experts_per_rank) : s->fullest;
     moe_keys(s->rows, c->o.experts, c->o.experts, c->o.ranks, &s->key, &s->key_r0);
 }
 
@@ -304,11 +309,11 @@ static uint32_t wanted_rows(const struct moe_capacities *c, uint32_t expert)
     return rows < o->most ? (uint32_t)rows : o->most;
 }
 
-/* Returns whether drops of the last `gap` steps exceed the bound divided by `part`. Missing steps
- * count as if they had dropped nothing, because one step alone says little. */
-static bool drops_exceed(const struct moe_capacities *c, uint32_t part)
+/* Returns whether drops of the last `gap` steps exceed the bound divided by `divisor`. Missing
+ * steps count as if they had dropped nothing, because one step alone says little. */
+static bool drops_exceed(const struct moe_capacities *c, uint32_t divisor)
 {
-    return (wide)c->recent_sum.dropped * MILLION * c->recent_count * part >
+    return (wide)c->recent_sum.dropped * MILLION * c->recent_count * divisor >
            (wide)c->o.drops * c->recent_sum.total * c->o.gap;
 }
 
@@ -316,7 +321,8 @@ static bool drops_exceed(const struct moe_capacities *c, uint32_t part)
  * less than `low` of what it has. */
 static bool should_shrink(const struct moe_capacities *c)
 {
-    if (c->filled < c->o.hold || c->feeds < 2 * (uint64_t)c->o.hold || c->since < c->o.gap)
+    if (c->filled < c->o.hold || c->feeds < 2 * (uint64_t)c->o.hold ||
+        c->feeds_since_replan < c->o.gap)
         return false;
     for (uint32_t e = 0; e < c->o.experts; e++)
         if ((uint64_t)wanted_rows(c, e) * 1000 < (uint64_t)c->o.low * c->now.rows[e])
@@ -336,15 +342,18 @@ static void replan(struct moe_capacities *c)
     }
     if (!changed)
         return;
-    c->next.first = c->last + c->o.delta;
+    c->next.first = c->last_fed + c->o.delta;
     c->next.replans = c->now.replans + 1;
     extend_chain(c, c->now.chain, &c->next);
     capacities_derive(c, &c->next);
     c->waiting = true;
-    c->since = 0;
+    c->feeds_since_replan = 0;
 }
 
 /* ---- Feeding. */
+
+/* Once a re-plan is `gap` steps old, a quarter of the bound is enough for the next one. */
+enum { LATER_DIVISOR = 4 };
 
 static bool counts_usable(const uint32_t *counts, uint32_t experts)
 {
@@ -363,11 +372,11 @@ static struct dropped count_step(struct moe_capacities *c, const uint32_t *restr
     struct dropped drops = { 0, 0 };
 
     for (uint32_t e = 0; e < c->o.experts; e++) {
-        uint32_t n = counts[e];
+        uint32_t chosen = counts[e];
 
-        peak[e] = n > peak[e] ? n : peak[e];
-        drops.total += n;
-        drops.dropped += n > rows[e] ? n - rows[e] : 0;
+        peak[e] = chosen > peak[e] ? chosen : peak[e];
+        drops.total += chosen;
+        drops.dropped += chosen > rows[e] ? chosen - rows[e] : 0;
     }
     return drops;
 }
@@ -399,8 +408,8 @@ int moe_capacities_feed(struct moe_capacities *c, uint64_t step, const uint32_t 
                         uint32_t experts)
 {
     if (!c || !counts || experts != c->o.experts || !counts_usable(counts, experts) ||
-        step >= UINT64_MAX - c->o.delta || (c->fed && step <= c->last) ||
-        (c->asked && c->latest >= step + c->o.delta))
+        step >= UINT64_MAX - c->o.delta || (c->fed && step <= c->last_fed) ||
+        (c->asked && c->latest_asked >= step + c->o.delta))
         return MOE_ERR_ARGUMENT;
     if (c->waiting && c->next.first <= step) { /* it comes into force */
         struct capacity_setting before = c->now;
@@ -421,13 +430,14 @@ int moe_capacities_feed(struct moe_capacities *c, uint64_t step, const uint32_t 
         c->filled = 0;
     }
     remember_dropped(c, count_step(c, counts));
-    c->last = step;
+    c->last_fed = step;
     c->fed = true;
     c->feeds++;
-    c->since++;
+    c->feeds_since_replan++;
     c->filled++;
     if (!c->waiting &&
-        (drops_exceed(c, 1) || (c->since >= c->o.gap && drops_exceed(c, 4)) || should_shrink(c)))
+        (drops_exceed(c, 1) ||
+         (c->feeds_since_replan >= c->o.gap && drops_exceed(c, LATER_DIVISOR)) || should_shrink(c)))
         replan(c);
     return MOE_OK;
 }
@@ -443,7 +453,7 @@ int moe_capacities_at(struct moe_capacities *c, uint64_t step, const uint32_t **
     size_t bytes = sizeof(state);
 
     if (!c || !rows || step == UINT64_MAX || step < c->now.first ||
-        (c->fed && step > c->last && step - c->last > c->o.delta))
+        (c->fed && step > c->last_fed && step - c->last_fed > c->o.delta))
         return MOE_ERR_ARGUMENT;
     s = c->waiting && step >= c->next.first ? &c->next : &c->now;
     if (state_or_null) {
@@ -466,8 +476,8 @@ int moe_capacities_at(struct moe_capacities *c, uint64_t step, const uint32_t **
         if (bytes > HEAD)
             memcpy((char *)state_or_null + HEAD, (const char *)&state + HEAD, bytes - HEAD);
     }
-    if (!c->asked || step > c->latest)
-        c->latest = step;
+    if (!c->asked || step > c->latest_asked)
+        c->latest_asked = step;
     c->asked = true;
     *rows = s->rows;
     return MOE_OK;
@@ -481,21 +491,21 @@ static const uint8_t magic[8] = { 'm', 'o', 'e', 'c', 'a', 'p', 'a', 1 };
 
 /* One walk over a checkpoint, in the direction that `reading` says. */
 struct walk {
-    uint8_t *at; /* NULL: only counts the bytes */
+    uint8_t *buffer; /* NULL: only counts the bytes */
     size_t bytes, room;
     bool reading, failed;
 };
 
 static void walk_bytes(struct walk *w, void *bytes, size_t count)
 {
-    if (w->at && w->room - w->bytes < count)
+    if (w->buffer && w->room - w->bytes < count)
         w->failed = true;
     if (w->failed)
         return;
-    if (w->at && w->reading)
-        memcpy(bytes, w->at + w->bytes, count);
-    else if (w->at)
-        memcpy(w->at + w->bytes, bytes, count);
+    if (w->buffer && w->reading)
+        memcpy(bytes, w->buffer + w->bytes, count);
+    else if (w->buffer)
+        memcpy(w->buffer + w->bytes, bytes, count);
     w->bytes += count;
 }
 
@@ -572,10 +582,10 @@ static void walk_state(struct walk *w, struct moe_capacities *c)
     walk_flag(w, &c->waiting);
     walk_flag(w, &c->fed);
     walk_flag(w, &c->asked);
-    walk_u64(w, &c->last);
-    walk_u64(w, &c->latest);
+    walk_u64(w, &c->last_fed);
+    walk_u64(w, &c->latest_asked);
     walk_u64(w, &c->feeds);
-    walk_u64(w, &c->since);
+    walk_u64(w, &c->feeds_since_replan);
     walk_u32s(w, c->peak, c->o.experts);
     walk_u32s(w, c->peak_before, c->o.experts);
     walk_u32(w, &c->filled);
@@ -589,11 +599,12 @@ static void walk_state(struct walk *w, struct moe_capacities *c)
     walk_u64(w, &c->all.total);
 }
 
-/* Writes everything but the checksum to `at`. NULL: only counts the bytes. Returns their number. */
-static size_t write_walk(const struct moe_capacities *c, uint8_t *at, size_t room)
+/* Writes everything but the checksum to `buffer`. NULL: only counts the bytes. Returns their
+ * number. */
+static size_t write_walk(const struct moe_capacities *c, uint8_t *buffer, size_t room)
 {
     struct moe_capacities copy = *c; /* a walk that writes changes no number */
-    struct walk w = { .at = at, .room = room };
+    struct walk w = { .buffer = buffer, .room = room };
 
     walk_options(&w, &copy.o);
     walk_state(&w, &copy);
@@ -628,18 +639,19 @@ int moe_capacities_save(const struct moe_capacities *c, void *buf, size_t *size)
 
 /* Returns whether a controller can have these numbers. Computes sums anew and does not trust
  * them. */
-static bool restore_sound(struct moe_capacities *c)
+static bool is_sound_state(struct moe_capacities *c)
 {
-    static const uint64_t most = (uint64_t)1 << 48; /* of all experts in one step */
-    uint64_t limit = UINT64_MAX - c->o.delta;
+    static const uint64_t largest_total = (uint64_t)1 << 48; /* of all experts in one step */
+    uint64_t step_limit = UINT64_MAX - c->o.delta;
 
     for (uint32_t e = 0; e < c->o.experts; e++)
         if (c->now.rows[e] > c->o.most || c->next.rows[e] > c->o.most || c->peak[e] == UINT32_MAX ||
             c->peak_before[e] == UINT32_MAX)
             return false;
-    if (c->fed != (c->feeds > 0) || c->last >= limit || c->now.first >= limit)
+    if (c->fed != (c->feeds > 0) || c->last_fed >= step_limit || c->now.first >= step_limit)
         return false;
-    if (c->waiting && (!c->fed || c->next.first <= c->last || c->next.first - c->last > c->o.delta))
+    if (c->waiting &&
+        (!c->fed || c->next.first <= c->last_fed || c->next.first - c->last_fed > c->o.delta))
         return false;
     if (c->filled > c->o.hold || c->filled > c->feeds || c->recent_count > c->o.gap)
         return false;
@@ -649,7 +661,7 @@ static bool restore_sound(struct moe_capacities *c)
     for (uint32_t i = 0; i < c->o.gap; i++) {
         const struct dropped *d = &c->recent[i];
 
-        if (d->dropped > d->total || d->total > most || (i >= c->recent_count && d->total))
+        if (d->dropped > d->total || d->total > largest_total || (i >= c->recent_count && d->total))
             return false;
         c->recent_sum.dropped += d->dropped;
         c->recent_sum.total += d->total;
@@ -661,7 +673,7 @@ int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **ou
 {
     struct moe_capacities_options o = MOE_CAPACITIES_OPTIONS_INIT;
     /* the walk reads, and does not write to it */
-    struct walk w = { .at = (uint8_t *)(uintptr_t)buf, .room = size, .reading = true };
+    struct walk w = { .buffer = (uint8_t *)(uintptr_t)buf, .room = size, .reading = true };
     uint8_t sum[SHA256_BYTES];
     struct moe_capacities *c;
     char why[128];
@@ -680,7 +692,7 @@ int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **ou
     if (size != write_walk(c, NULL, 0) + SHA256_BYTES)
         goto damaged;
     walk_state(&w, c);
-    if (w.failed || !restore_sound(c))
+    if (w.failed || !is_sound_state(c))
         goto damaged;
     capacities_derive(c, &c->now);
     capacities_derive(c, &c->next);

@@ -4,10 +4,11 @@
  *   1  rows of files: SQL rows (lookup_sqlite.c reads them) or a packed file (lookup_open.c)
  *   2  a lookup_set: the rows of all files, collected by layer and tidied (lookup_set.c)
  *   3  packed bytes: the tidy set as lookup_pack.c writes and checks it.  A struct moelookup is
- * such bytes; they travel between ranks, and their hash is the table's digest 4  a lookup_layer
- * with its rows: the one layer that answers a job, copied out of the bytes (lookup_bind.c) 5
- * answers: the plan that answers in each bucket of that layer, decided in advance (lookup_get.c).
- * A struct moelookup_view is such answers
+ *      such bytes; they travel between ranks, and their hash is the table's digest
+ *   4  a lookup_layer with its rows: the one layer that answers a job, copied out of the bytes
+ *      (lookup_bind.c)
+ *   5  answers: the plan that answers in each bucket of that layer, decided in advance
+ *      (lookup_get.c).  A struct moelookup_view is such answers
  *
  * Beside this chain, lookup_record.c counts what views are asked, and lookup_space.c lists the
  * spaces of a table. */

@@ -50,18 +50,18 @@ const char *lookup_code(const struct lookup_layer *layer)
  * fits any. */
 static bool same_device(const struct lookup_layer *layer, const char *device)
 {
-    static const char word[] = "implementation ";
+    static const char prefix[] = "implementation ";
     char hash[SHA256_HEX_BYTES];
     size_t length;
 
     if (!device || !strcmp(device, layer->device))
         return true;
-    if (!strncmp(device, word, strlen(word))) {
+    if (!strncmp(device, prefix, strlen(prefix))) {
         /* "implementation tutel" fits any name that begins so, "implementation moetune" only
          * moetune's own. */
-        const char *wanted = device + strlen(word), *mine = lookup_code(layer);
+        const char *wanted = device + strlen(prefix), *code = lookup_code(layer);
 
-        return *mine ? !strncmp(mine, wanted, strlen(wanted)) : !strcmp(wanted, "moetune");
+        return *code ? !strncmp(code, wanted, strlen(wanted)) : !strcmp(wanted, "moetune");
     }
     length = strlen(device);
     if (length == lookup_device_length(layer) && !strncmp(device, layer->device, length))
@@ -158,16 +158,16 @@ static uint64_t reach_of(const struct bind_choice *c, uint32_t i)
 static void move_answering_width_first(struct bind_choice *c)
 {
     uint64_t widest = 0;
-    uint32_t at = 0, answers;
+    uint32_t first_that_reaches = 0, answers;
 
     for (uint32_t i = 0; i < c->count; i++)
         widest = reach_of(c, i) > widest ? reach_of(c, i) : widest;
-    while (at < c->count && width_is_short(reach_of(c, at), widest))
-        at++;
-    if (at == 0 || at == c->count)
+    while (first_that_reaches < c->count && width_is_short(reach_of(c, first_that_reaches), widest))
+        first_that_reaches++;
+    if (first_that_reaches == 0 || first_that_reaches == c->count)
         return;
-    answers = c->fits[at];
-    memmove(c->fits + 1, c->fits, at * sizeof(*c->fits));
+    answers = c->fits[first_that_reaches];
+    memmove(c->fits + 1, c->fits, first_that_reaches * sizeof(*c->fits));
     c->fits[0] = answers;
 }
 
@@ -283,12 +283,12 @@ static void warn_hidden_widths(const struct bind_choice *c)
 static int inherit_pins(const struct bind_choice *c, struct lookup_layer *layer)
 {
     for (uint32_t i = 1; i < c->count; i++) {
-        struct lookup_layer from = layer_at(c, i);
+        struct lookup_layer other = layer_at(c, i);
 
-        for (uint32_t p = 0; p < from.pin_count; p++) {
+        for (uint32_t p = 0; p < other.pin_count; p++) {
             struct lookup_pin pin = pack_pin(c->table->bytes, c->fits[i], p);
-            uint64_t first = (uint64_t)pin.first * from.window / layer->window;
-            uint64_t last = (((uint64_t)pin.last + 1) * from.window - 1) / layer->window;
+            uint64_t first = (uint64_t)pin.first * other.window / layer->window;
+            uint64_t last = (((uint64_t)pin.last + 1) * other.window - 1) / layer->window;
 
             if (first > UINT32_MAX)
                 continue;
@@ -306,22 +306,22 @@ static int inherit_pins(const struct bind_choice *c, struct lookup_layer *layer)
 static int copy_layer(const struct bind_choice *c, struct lookup_layer *layer)
 {
     const uint8_t *bytes = c->table->bytes;
-    uint32_t at = c->fits[0];
+    uint32_t answering = c->fits[0];
     int rc = ERR_NOMEM;
 
-    *layer = pack_layer(bytes, at);
+    *layer = pack_layer(bytes, answering);
     layer->entries = malloc(sizeof(*layer->entries) * (layer->entry_count + (size_t)1));
     layer->pins = malloc(sizeof(*layer->pins) * (layer->pin_count + (size_t)1));
     layer->launches = malloc(sizeof(*layer->launches) * (layer->launch_count + (size_t)1));
     if (!layer->entries || !layer->pins || !layer->launches)
         goto out;
     for (uint32_t i = 0; i < layer->entry_count; i++)
-        layer->entries[i] = pack_entry(bytes, at, i);
+        layer->entries[i] = pack_entry(bytes, answering, i);
     layer->pin_room = layer->pin_count + 1;
     for (uint32_t i = 0; i < layer->pin_count; i++)
-        layer->pins[i] = pack_pin(bytes, at, i);
+        layer->pins[i] = pack_pin(bytes, answering, i);
     for (uint32_t i = 0; i < layer->launch_count; i++)
-        layer->launches[i] = pack_launch(bytes, at, i);
+        layer->launches[i] = pack_launch(bytes, answering, i);
     if (c->count > 1)
         warn_hidden_widths(c);
     TRY_OUT(inherit_pins(c, layer));
@@ -353,7 +353,7 @@ static int find_launch(const struct moelookup *table, const struct moe_shape *sh
 {
     const struct declaration *d = declaration_find(shape->space);
     char why[DECLARATION_FAULT_BYTES], launch[DECLARATION_PLAN_BYTES];
-    const char *by = is_blank(words) ? "MOELOOKUP_LAUNCH" : "bind";
+    const char *source = is_blank(words) ? "MOELOOKUP_LAUNCH" : "bind";
     uint32_t choice;
 
     if (is_blank(words)) {
@@ -368,12 +368,12 @@ static int find_launch(const struct moelookup *table, const struct moe_shape *sh
         return MOE_ERR_ARGUMENT;
     }
     if (declaration_launch_scan(d, words, &choice, why, sizeof(why))) {
-        lookup_log(table, LOOKUP_ERROR, "%s: %s", by, why);
+        lookup_log(table, LOOKUP_ERROR, "%s: %s", source, why);
         return MOE_ERR_ARGUMENT;
     }
     job->has_launch = declaration_launch_default(d, choice, shape->ranks, &job->default_choice);
     if (!job->has_launch) {
-        lookup_log(table, LOOKUP_ERROR, "%s: no plan of %s with %s is legal on %u ranks", by,
+        lookup_log(table, LOOKUP_ERROR, "%s: no plan of %s with %s is legal on %u ranks", source,
                    d->name, declaration_launch_words(d, choice, launch), shape->ranks);
         return MOE_ERR_ARGUMENT;
     }
@@ -422,15 +422,16 @@ static bool force_answers(const struct moelookup *table, const struct moe_plan *
                           const struct moe_shape *shape, const struct lookup_job *job)
 {
     const struct declaration *d = declaration_find(shape->space);
-    bool legal = plan_legal(force, shape);
-    bool inside_it = !job->has_launch ||
-                     (legal && declaration_same_launch(d, force->choice, job->default_choice));
+    bool is_legal = plan_legal(force, shape);
+    bool is_of_launch =
+        !job->has_launch ||
+        (is_legal && declaration_same_launch(d, force->choice, job->default_choice));
 
-    if (!legal)
+    if (!is_legal)
         lookup_log(table, LOOKUP_WARN, "MOELOOKUP_FORCE is not legal for this layer: ignored");
-    else if (!inside_it)
+    else if (!is_of_launch)
         lookup_log(table, LOOKUP_WARN, "MOELOOKUP_FORCE is of another launch: ignored");
-    return legal && inside_it;
+    return is_legal && is_of_launch;
 }
 
 int moelookup_bind(const struct moelookup *table, const struct moe_shape *shape,
@@ -443,8 +444,8 @@ int moelookup_bind_launch(const struct moelookup *table, const struct moe_shape 
                           const char *device_or_null, const char *launch_words,
                           struct moelookup_view **out)
 {
-    struct moe_shape whole = { 0 };
-    struct bind_choice c = { .table = table, .shape = &whole, .device = device_or_null };
+    struct moe_shape full_shape = { 0 };
+    struct bind_choice choice = { .table = table, .shape = &full_shape, .device = device_or_null };
     struct moelookup_view *view = NULL;
     struct lookup_job job = { .has_launch = false };
     struct lookup_switches switches;
@@ -458,34 +459,34 @@ int moelookup_bind_launch(const struct moelookup *table, const struct moe_shape 
     /* A caller of another version passes another size, 0 for the first version. Fields that it does
      * not know are 0. */
     size = shape->struct_size ? shape->struct_size : offsetof(struct moe_shape, layout);
-    memcpy(&whole, shape, size < sizeof(whole) ? size & ~(size_t)3 : sizeof(whole));
-    whole.struct_size = sizeof(whole);
-    shape_complete(&whole); /* in the form that tables have */
-    if (shape_fault(&whole, why, sizeof(why))) {
+    memcpy(&full_shape, shape, size < sizeof(full_shape) ? size & ~(size_t)3 : sizeof(full_shape));
+    full_shape.struct_size = sizeof(full_shape);
+    shape_complete(&full_shape); /* in the form that tables have */
+    if (shape_fault(&full_shape, why, sizeof(why))) {
         lookup_log(table, LOOKUP_ERROR, "bind: %s", why);
         return MOE_ERR_ARGUMENT;
     }
-    TRY(find_launch(table, &whole, launch_words, &job));
-    c.fits = malloc(sizeof(*c.fits) * (pack_layer_count(table->bytes) + (size_t)1));
-    if (!c.fits)
+    TRY(find_launch(table, &full_shape, launch_words, &job));
+    choice.fits = malloc(sizeof(*choice.fits) * (pack_layer_count(table->bytes) + (size_t)1));
+    if (!choice.fits)
         return MOE_ERR_NOMEM;
-    TRY_OUT(choose_tables(&c));
-    layer = (struct lookup_layer){ .shape = whole, .window = shape_window(&whole) };
+    TRY_OUT(choose_tables(&choice));
+    layer = (struct lookup_layer){ .shape = full_shape, .window = shape_window(&full_shape) };
     switches = pack_switches(table->bytes);
-    if (c.count)
-        TRY_OUT(copy_layer(&c, &layer));
+    if (choice.count)
+        TRY_OUT(copy_layer(&choice, &layer));
     else if (!switches.disabled && !switches.forced)
-        warn_no_table(&c);
-    switches.forced = switches.forced && force_answers(table, &switches.force, &whole, &job);
+        warn_no_table(&choice);
+    switches.forced = switches.forced && force_answers(table, &switches.force, &full_shape, &job);
     warn_other_pins(table, &layer, &job);
     imply_launch(&layer, &job);
-    TRY_OUT(lookup_view_open(&layer, &whole, &switches, &job, &view));
+    TRY_OUT(lookup_view_open(&layer, &full_shape, &switches, &job, &view));
     if (table->recorder)
-        TRY_OUT(lookup_view_record(view, &whole, table->recorder));
+        TRY_OUT(lookup_view_record(view, &full_shape, table->recorder));
     *out = view;
     view = NULL;
 out:
     moelookup_view_free(view);
-    free(c.fits);
+    free(choice.fits);
     return rc;
 }

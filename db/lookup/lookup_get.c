@@ -72,7 +72,8 @@ static const struct lookup_pin *pin_at(const struct lookup_layer *layer, uint32_
     return low < layer->pin_count && layer->pins[low].first <= bucket ? &layer->pins[low] : NULL;
 }
 
-static struct bucket_answer own_answer(struct moe_plan plan, enum moe_source source)
+/* Returns an answer that names the bucket that was asked for. */
+static struct bucket_answer echoing_answer(struct moe_plan plan, enum moe_source source)
 {
     plan.source = source;
     return (struct bucket_answer){ .echoes_bucket = 1, .plan = plan };
@@ -109,23 +110,24 @@ static enum moe_source own_source(const struct lookup_entry *own)
 static struct bucket_answer entry_answer(const struct lookup_layer *layer, uint32_t bucket)
 {
     const struct lookup_entry *entries = layer->entries, *own = NULL, *below = NULL, *above = NULL;
-    uint32_t n = layer->entry_count, at = entries_before(layer, bucket);
-    bool outside = bucket < entries[0].plan.bucket || bucket > entries[n - 1].plan.bucket;
-    enum moe_source near = outside ? MOE_CLAMPED : MOE_NEIGHBOUR;
+    uint32_t count = layer->entry_count, index = entries_before(layer, bucket), first_above;
+    bool outside = bucket < entries[0].plan.bucket || bucket > entries[count - 1].plan.bucket;
+    enum moe_source nearby = outside ? MOE_CLAMPED : MOE_NEIGHBOUR;
 
-    if (at < n && entries[at].plan.bucket == bucket)
-        own = &entries[at];
-    if (at > 0)
-        below = &entries[at - 1];
-    if (at + (own != NULL) < n)
-        above = &entries[at + (own != NULL)];
+    if (index < count && entries[index].plan.bucket == bucket)
+        own = &entries[index];
+    if (index > 0)
+        below = &entries[index - 1];
+    first_above = own ? index + 1 : index;
+    if (first_above < count)
+        above = &entries[first_above];
     if (is_fresh(own) || (own && own->flags & LOOKUP_UNSOUND))
         return answer_of(layer, own, own_source(own));
     if (is_fresh(below) && below->plan.bucket == bucket - 1)
-        return answer_of(layer, below, near);
+        return answer_of(layer, below, nearby);
     if (is_fresh(above) && above->plan.bucket == bucket + 1)
-        return answer_of(layer, above, near);
-    return answer_of(layer, own ? own : below ? below : above, near);
+        return answer_of(layer, above, nearby);
+    return answer_of(layer, own ? own : below ? below : above, nearby);
 }
 
 /* Returns whether the job can run a plan: inside a launch, only plans of that launch. */
@@ -140,10 +142,11 @@ static bool is_runnable(const struct moelookup_view *view, const struct moe_plan
 static bool declared_entry(const struct moelookup_view *view, uint32_t bucket,
                            struct bucket_answer *out)
 {
-    uint32_t at = entries_before(&view->layer, bucket);
-    const struct lookup_entry *e = &view->layer.entries[at];
+    uint32_t index = entries_before(&view->layer, bucket);
+    const struct lookup_entry *e = &view->layer.entries[index];
 
-    if (at == view->layer.entry_count || e->plan.bucket != bucket || !is_runnable(view, &e->plan))
+    if (index == view->layer.entry_count || e->plan.bucket != bucket ||
+        !is_runnable(view, &e->plan))
         return false;
     *out = answer_of(&view->layer, e, own_source(e));
     return is_runnable(view, &out->plan);
@@ -179,21 +182,21 @@ static struct bucket_answer answer_for(const struct moelookup_view *view, uint32
     const struct moe_plan *best;
 
     if (view->switches.forced)
-        return own_answer(view->switches.force, MOE_OVERRIDE);
+        return echoing_answer(view->switches.force, MOE_OVERRIDE);
     if (pin && (view->job.implied || is_runnable(view, &pin->plan)))
-        return own_answer(pin->plan, MOE_OVERRIDE);
+        return echoing_answer(pin->plan, MOE_OVERRIDE);
     if (view->layer.entry_count && !view->buckets.declared)
         return entry_answer(&view->layer, bucket);
     /* An entry of another range or class says nothing about this one. */
     if (view->layer.entry_count && declared_entry(view, bucket, &answer))
         return answer;
     if (!view->job.has_launch)
-        return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
+        return echoing_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
     best = launch_plan(view, bucket);
     if (best)
-        return own_answer(*best, MOE_EXACT);
-    return own_answer(declared_plan(view->layer.shape.space, view->job.default_choice),
-                      has_rows(view) && !knows_launch(view) ? MOE_UNKNOWN_LAUNCH : MOE_DEFAULT);
+        return echoing_answer(*best, MOE_EXACT);
+    return echoing_answer(declared_plan(view->layer.shape.space, view->job.default_choice),
+                          has_rows(view) && !knows_launch(view) ? MOE_UNKNOWN_LAUNCH : MOE_DEFAULT);
 }
 
 /* ---- All answers in advance. */
@@ -210,47 +213,50 @@ static int by_value(const void *a, const void *b)
 static uint32_t *list_changes(const struct moelookup_view *view, uint32_t *count)
 {
     const struct lookup_layer *layer = &view->layer;
-    uint32_t all = view->buckets.declared ? (uint32_t)buckets_end(view->buckets) : 1;
-    uint32_t *at =
-        malloc(sizeof(*at) * (all + 4 * (size_t)layer->entry_count + 2 * (size_t)layer->pin_count));
-    uint32_t n = 0;
+    uint32_t range_count = view->buckets.declared ? (uint32_t)buckets_end(view->buckets) : 1;
+    uint32_t *changes = malloc(sizeof(*changes) * (range_count + 4 * (size_t)layer->entry_count +
+                                                   2 * (size_t)layer->pin_count));
+    uint32_t listed = 0;
 
-    if (!at)
+    if (!changes)
         return NULL;
-    while (n < all)
-        at[n] = n, n++;
-    for (uint32_t i = 0; i < layer->entry_count; i++)
-        for (int64_t b = (int64_t)layer->entries[i].plan.bucket - 1, k = 0; k < 4; k++)
-            if (b + k >= 0 && b + k <= UINT32_MAX)
-                at[n++] = (uint32_t)(b + k);
-    for (uint32_t i = 0; i < layer->pin_count; i++) {
-        at[n++] = layer->pins[i].first;
-        if (layer->pins[i].last < UINT32_MAX)
-            at[n++] = layer->pins[i].last + 1;
+    for (; listed < range_count; listed++)
+        changes[listed] = listed;
+    for (uint32_t i = 0; i < layer->entry_count; i++) {
+        int64_t bucket = layer->entries[i].plan.bucket;
+
+        for (int64_t b = bucket - 1; b <= bucket + 2; b++)
+            if (b >= 0 && b <= UINT32_MAX)
+                changes[listed++] = (uint32_t)b;
     }
-    qsort(at, n, sizeof(*at), by_value);
-    *count = n;
-    return at;
+    for (uint32_t i = 0; i < layer->pin_count; i++) {
+        changes[listed++] = layer->pins[i].first;
+        if (layer->pins[i].last < UINT32_MAX)
+            changes[listed++] = layer->pins[i].last + 1;
+    }
+    qsort(changes, listed, sizeof(*changes), by_value);
+    *count = listed;
+    return changes;
 }
 
 /* Decides the answer for each bucket at which it may change. */
 static int list_answers(struct moelookup_view *view)
 {
-    uint32_t changes, *at = list_changes(view, &changes);
+    uint32_t count, *changes = list_changes(view, &count);
 
-    if (!at)
+    if (!changes)
         return ERR_NOMEM;
-    view->answers = malloc(sizeof(*view->answers) * changes);
-    for (uint32_t i = 0; i < changes && view->answers; i++) {
+    view->answers = malloc(sizeof(*view->answers) * count);
+    for (uint32_t i = 0; i < count && view->answers; i++) {
         const struct bucket_answer *last = view->count ? &view->answers[view->count - 1] : NULL;
-        struct bucket_answer answer = answer_for(view, at[i]);
+        struct bucket_answer answer = answer_for(view, changes[i]);
 
-        answer.from = at[i];
+        answer.from = changes[i];
         if (!last || last->echoes_bucket != answer.echoes_bucket ||
             memcmp(&last->plan, &answer.plan, sizeof(answer.plan)) != 0)
             view->answers[view->count++] = answer;
     }
-    free(at);
+    free(changes);
     return view->answers ? OK : ERR_NOMEM;
 }
 
@@ -258,10 +264,10 @@ static int list_answers(struct moelookup_view *view)
  * proportion to the table. */
 static int make_index(struct moelookup_view *view)
 {
-    uint32_t most = 4096 + 16 * view->count, slots, answer = 0;
+    uint32_t slots_max = 4096 + 16 * view->count, slots, answer = 0;
 
     view->last = view->answers[view->count - 1].from;
-    while (view->last >> view->shift >= most)
+    while (view->last >> view->shift >= slots_max)
         view->shift++;
     slots = (view->last >> view->shift) + 2;
     view->index = malloc(sizeof(*view->index) * slots);
@@ -474,23 +480,32 @@ int moelookup_get_key(const struct moelookup_view *view, uint64_t key, double cl
 /* Returns the bucket's own entry, unless it is stale or unsound. */
 static const struct lookup_entry *entry_at(const struct lookup_layer *layer, int64_t bucket)
 {
-    uint32_t at;
+    uint32_t index;
 
     if (bucket < 0 || bucket > UINT32_MAX)
         return NULL;
-    at = entries_before(layer, (uint32_t)bucket);
-    return at < layer->entry_count && layer->entries[at].plan.bucket == bucket &&
-                   is_fresh(&layer->entries[at])
-               ? &layer->entries[at]
+    index = entries_before(layer, (uint32_t)bucket);
+    return index < layer->entry_count && layer->entries[index].plan.bucket == bucket &&
+                   is_fresh(&layer->entries[index])
+               ? &layer->entries[index]
                : NULL;
 }
 
-/* Returns the entry's best plan with r = 0, or with r >= 1. NULL: it is not known, or has no
- * time. */
-static const struct moe_plan *plan_of_kind(const struct lookup_entry *e, bool r0)
-{
-    const struct moe_plan *plan = !e ? NULL : (e->plan.r == 0) == r0 ? &e->plan : &e->other;
+/* The two kinds of plans: r >= 1 moves tokens, r = 0 moves weights. */
+enum plan_kind { MOVES_TOKENS, MOVES_WEIGHTS };
 
+static enum plan_kind kind_of(const struct moe_plan *plan)
+{
+    return plan->r ? MOVES_TOKENS : MOVES_WEIGHTS;
+}
+
+/* Returns the entry's best plan of a kind. NULL: it is not known, or has no time. */
+static const struct moe_plan *plan_of_kind(const struct lookup_entry *e, enum plan_kind kind)
+{
+    const struct moe_plan *plan = NULL;
+
+    if (e)
+        plan = kind_of(&e->plan) == kind ? &e->plan : &e->other;
     return plan && plan->struct_size && plan->time_us > 0 ? plan : NULL;
 }
 
@@ -498,41 +513,42 @@ static const struct moe_plan *plan_of_kind(const struct lookup_entry *e, bool r0
 struct kind_answer {
     const struct lookup_entry *entry; /* the bucket's own, or the first or last one of the table */
     const struct moe_plan *plan;      /* NULL: not known, or none can run */
-    bool none;
-    double least_us, most_us; /* bounds of its time; equal where the table knows it */
-    double default_us;        /* of plans with r >= 1: time of the default plan there */
+    bool none_runs;                   /* no plan of this kind can run here */
+    double least_us, most_us;         /* bounds of its time; equal where the table knows it */
+    double default_us;                /* of plans with r >= 1: time of the default plan there */
 };
 
 /* Returns a plan's time at a capacity. Entries have the time at the upper edge of their bucket. It
  * interpolates to the bucket below, else extrapolates from the one above, but stays between the
  * time in proportion and the time at the edge. */
 static double time_between(const struct lookup_layer *layer, const struct moe_plan *plan,
-                           uint32_t bucket, uint32_t capacity, bool r0)
+                           uint32_t bucket, uint32_t capacity, enum plan_kind kind)
 {
-    double window = layer->window, edge = ((double)bucket + 1) * window - 1, own = plan->time_us;
-    const struct moe_plan *below = plan_of_kind(entry_at(layer, (int64_t)bucket - 1), r0);
-    const struct moe_plan *above = plan_of_kind(entry_at(layer, (int64_t)bucket + 1), r0);
-    double slope = below   ? (own - (double)below->time_us) / window
-                   : above ? ((double)above->time_us - own) / window
+    double window = layer->window, edge = ((double)bucket + 1) * window - 1,
+           edge_us = plan->time_us;
+    const struct moe_plan *below = plan_of_kind(entry_at(layer, (int64_t)bucket - 1), kind);
+    const struct moe_plan *above = plan_of_kind(entry_at(layer, (int64_t)bucket + 1), kind);
+    double slope = below   ? (edge_us - (double)below->time_us) / window
+                   : above ? ((double)above->time_us - edge_us) / window
                            : 0;
-    double us = own - slope * (edge - capacity);
+    double us = edge_us - slope * (edge - capacity);
 
-    us = us < own ? us : own;
-    return us * edge > own * capacity ? us : own * capacity / edge;
+    us = us < edge_us ? us : edge_us;
+    return us * edge > edge_us * capacity ? us : edge_us * capacity / edge;
 }
 
 /* Returns by which factor the default plan takes longer with `rows` than with `fewer` rows, on the
  * line through both buckets. INFINITY: the table does not know. */
-static double growth_of_default(const struct lookup_layer *layer, const struct lookup_entry *of,
+static double growth_of_default(const struct lookup_layer *layer, const struct lookup_entry *entry,
                                 double rows, double fewer)
 {
     const struct lookup_entry *low = entry_at(layer, (int64_t)(fewer / layer->window));
-    double edge = ((double)of->plan.bucket + 1) * layer->window - 1, low_edge, low_us, slope;
+    double edge = ((double)entry->plan.bucket + 1) * layer->window - 1, low_edge, low_us, slope;
 
-    if (!low || low == of || !(low->plan.default_us > 0) || !(of->plan.default_us > 0))
+    if (!low || low == entry || !(low->plan.default_us > 0) || !(entry->plan.default_us > 0))
         return INFINITY;
     low_edge = ((double)low->plan.bucket + 1) * layer->window - 1;
-    slope = ((double)of->plan.default_us - (double)low->plan.default_us) / (edge - low_edge);
+    slope = ((double)entry->plan.default_us - (double)low->plan.default_us) / (edge - low_edge);
     low_us = (double)low->plan.default_us + slope * (fewer - low_edge);
     return low_us > 0 && slope > 0 ? 1 + slope * (rows - fewer) / low_us : INFINITY;
 }
@@ -546,53 +562,58 @@ static double growth_of_default(const struct lookup_layer *layer, const struct l
 static void bound_counted(const struct lookup_layer *layer, double capacity, struct kind_answer *a)
 {
     const struct moe_shape *s = &layer->shape;
-    double own = a->plan->time_us, edge = ((double)a->entry->plan.bucket + 1) * layer->window - 1;
+    double measured_us = a->plan->time_us,
+           edge = ((double)a->entry->plan.bucket + 1) * layer->window - 1;
     double mean = (double)s->top_k * s->tokens / s->experts, rows = mean < edge ? mean : edge;
-    double grown = 1, as_default;
+    double growth = 1, as_default;
 
     if (capacity > rows) {
-        grown = rows > 0 ? capacity / rows : INFINITY;
+        growth = rows > 0 ? capacity / rows : INFINITY;
         as_default = growth_of_default(layer, a->entry, capacity, rows);
-        if (!(a->entry->flags & LOOKUP_LOADED) && as_default < grown)
-            grown = as_default;
+        if (!(a->entry->flags & LOOKUP_LOADED) && as_default < growth)
+            growth = as_default;
     }
-    a->most_us = own * grown;
-    a->least_us = capacity < edge ? own * capacity / edge : own;
+    a->most_us = measured_us * growth;
+    a->least_us = capacity < edge ? measured_us * capacity / edge : measured_us;
     if (!(a->entry->flags & LOOKUP_LOADED))
-        a->least_us = capacity < rows ? own * capacity / rows : a->most_us;
+        a->least_us = capacity < rows ? measured_us * capacity / rows : a->most_us;
     a->default_us = (double)a->entry->plan.default_us * (capacity < edge ? capacity / edge : 1);
 }
 
 static struct kind_answer answer_of_kind(const struct moelookup_view *view, uint32_t capacity,
-                                         bool r0)
+                                         enum plan_kind kind)
 {
     const struct lookup_layer *layer = &view->layer;
     uint32_t first = layer->entries[0].plan.bucket, bucket = bucket_of(view, capacity);
     uint32_t last = layer->entries[layer->entry_count - 1].plan.bucket;
-    uint32_t at = bucket < first ? first : bucket > last ? last : bucket;
-    struct kind_answer a = { .entry = entry_at(layer, at) };
+    uint32_t entry_bucket = bucket < first ? first : bucket > last ? last : bucket;
+    struct kind_answer answer = { .entry = entry_at(layer, entry_bucket) };
 
-    a.plan = plan_of_kind(a.entry, r0);
-    a.none = a.entry && a.entry->no_other && (a.entry->plan.r == 0) != r0;
-    if (!a.plan)
-        return a;
-    if (plan_is_counted(a.plan, &layer->shape)) {
-        bound_counted(layer, capacity, &a);
-        return a;
+    answer.plan = plan_of_kind(answer.entry, kind);
+    answer.none_runs =
+        answer.entry && answer.entry->no_other && kind_of(&answer.entry->plan) != kind;
+    if (!answer.plan)
+        return answer;
+    if (plan_is_counted(answer.plan, &layer->shape)) {
+        bound_counted(layer, capacity, &answer);
+        return answer;
     }
-    a.least_us = a.most_us = time_between(layer, a.plan, at, capacity, r0);
-    if (at < bucket) {
-        a.least_us = a.plan->time_us;
-        a.most_us = INFINITY;
-    } else if (at > bucket && a.plan->e == MOE_SPARSE) {
+    answer.least_us = answer.most_us =
+        time_between(layer, answer.plan, entry_bucket, capacity, kind);
+    if (entry_bucket < bucket) {
+        answer.least_us = answer.plan->time_us;
+        answer.most_us = INFINITY;
+    } else if (entry_bucket > bucket && answer.plan->e == MOE_SPARSE) {
         /* Where capacities exceed what tokens need, the time does not grow with them. So it says
          * nothing of smaller capacities. */
-        a.least_us = (double)a.plan->time_us * capacity / (((double)at + 1) * layer->window - 1);
-        a.most_us = a.plan->time_us;
+        answer.least_us = (double)answer.plan->time_us * capacity /
+                          (((double)entry_bucket + 1) * layer->window - 1);
+        answer.most_us = answer.plan->time_us;
     }
     /* scales it from the bucket's edge to the key */
-    a.default_us = (double)a.entry->plan.default_us * a.least_us / (double)a.plan->time_us;
-    return a;
+    answer.default_us =
+        (double)answer.entry->plan.default_us * answer.least_us / (double)answer.plan->time_us;
+    return answer;
 }
 
 /* Returns whether the plan may take longer than the default with rows that nobody measured. */
@@ -628,18 +649,18 @@ static struct uneven_answer find_uneven(const struct moelookup_view *view, uint3
     bool tokens_win, weights_win;
 
     if (pin && pin->plan.r == 0) {
-        out.chosen = own_answer(pin->plan, MOE_OVERRIDE);
+        out.chosen = echoing_answer(pin->plan, MOE_OVERRIDE);
         return out;
     }
     if (!view->layer.entry_count) {
-        out.chosen = own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
+        out.chosen = echoing_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
         return out;
     }
-    tokens = answer_of_kind(view, key, false);
-    weights = answer_of_kind(view, key_r0, true);
-    if (weights.none || tokens.none) {
+    tokens = answer_of_kind(view, key, MOVES_TOKENS);
+    weights = answer_of_kind(view, key_r0, MOVES_WEIGHTS);
+    if (weights.none_runs || tokens.none_runs) {
         /* All plans are of one kind, which answers at its capacity as in any look-up. */
-        uint32_t bucket = bucket_of(view, weights.none ? key : key_r0);
+        uint32_t bucket = bucket_of(view, weights.none_runs ? key : key_r0);
 
         out.chosen = *find_answer(view, bucket);
         out.chosen.plan.bucket = answered_bucket(&out.chosen, bucket);
@@ -650,7 +671,7 @@ static struct uneven_answer find_uneven(const struct moelookup_view *view, uint3
     weights_win = weights.most_us < tokens.least_us;
     if (!tokens.plan || !weights.plan || !(tokens_win || weights_win) ||
         (tokens_win && may_lose(view, &tokens))) {
-        out.chosen = own_answer(plan_default(&view->layer.shape), MOE_UNCOMPARED);
+        out.chosen = echoing_answer(plan_default(&view->layer.shape), MOE_UNCOMPARED);
         if (tokens.entry && tokens.entry->plan.bucket == bucket_of(view, key))
             out.chosen.plan.time_us = out.chosen.plan.default_us = tokens.entry->plan.default_us;
         return out;
@@ -723,20 +744,20 @@ int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shap
                        struct recorder *recorder)
 {
     const struct lookup_layer *layer = &view->layer;
-    bool known = has_rows(view) || layer->pin_count;
+    bool has_table = has_rows(view) || layer->pin_count;
     char hash[SHA256_HEX_BYTES];
-    struct moe_shape asked = *shape;
-    struct counter_of of = { .view = view,
-                             .shape = &asked,
-                             .cluster = known ? hash : NULL,
-                             .device = known ? layer->device : NULL,
-                             .window = layer->window,
-                             .last = view->last };
+    struct moe_shape asked_shape = *shape;
+    struct counter_of counted = { .view = view,
+                                  .shape = &asked_shape,
+                                  .cluster = has_table ? hash : NULL,
+                                  .device = has_table ? layer->device : NULL,
+                                  .window = layer->window,
+                                  .last = view->last };
 
     sha256_hex(layer->cluster, hash);
-    if (!asked.tokens) /* any number: that of the table is the best guess */
-        asked.tokens = layer->shape.tokens;
-    return counter_open(recorder, &of, &view->counter);
+    if (!asked_shape.tokens) /* any number: that of the table is the best guess */
+        asked_shape.tokens = layer->shape.tokens;
+    return counter_open(recorder, &counted, &view->counter);
 }
 
 int moelookup_flush(const struct moelookup_view *view)

@@ -84,8 +84,11 @@ static int read_packed(int fd, size_t size, uint32_t file, struct lookup_set *se
     return rc;
 }
 
+enum unlocked_kind { ONLY_PACKED, SNAPSHOT_OR_PACKED };
+
 /* Reads a file that no process locks: a snapshot, or packed bytes. */
-static int read_unlocked(const char *path, bool snapshot, uint32_t file, struct lookup_set *set)
+static int read_unlocked(const char *path, enum unlocked_kind kind, uint32_t file,
+                         struct lookup_set *set)
 {
     /* Without O_NONBLOCK open() would stop the trainer if the path is a pipe. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = ERR_IO;
@@ -102,7 +105,7 @@ static int read_unlocked(const char *path, bool snapshot, uint32_t file, struct 
         goto out;
     if (pack_claims(head)) {
         rc = read_packed(fd, (size_t)info.st_size, file, set);
-    } else if (snapshot) {
+    } else if (kind == SNAPSHOT_OR_PACKED) {
         TRY_OUT(seal_check(fd, (size_t)info.st_size, &sealed));
         close(fd);
         return lookup_read_sqlite(path, sealed ? LOOKUP_SEALED : LOOKUP_SNAPSHOT, file, set);
@@ -121,42 +124,42 @@ static int read_file(const char *path, uint32_t file, struct lookup_set *set)
     struct stat info;
 
     if (length >= tail && !strcmp(path + length - tail, published))
-        return read_unlocked(path, true, file, set);
+        return read_unlocked(path, SNAPSHOT_OR_PACKED, file, set);
     if (stat(path, &info))
         return errno == ENOENT || errno == ENOTDIR ? UNSUPPORTED : ERR_IO;
     if (!S_ISREG(info.st_mode))
         return ERR_IO;
     TRY(lookup_read_head(path, head));
-    return pack_claims(head) ? read_unlocked(path, false, file, set)
+    return pack_claims(head) ? read_unlocked(path, ONLY_PACKED, file, set)
                              : lookup_read_sqlite(path, LOOKUP_DATABASE, file, set);
 }
 
 /* Reads one file and adds it to the set only if it can be read as a whole. UNSUPPORTED: it does not
  * exist. */
-static int read_whole(const struct moelookup *table, const char *path, uint32_t file,
-                      struct lookup_set *set)
+static int read_whole_file(const struct moelookup *table, const char *path, uint32_t file,
+                           struct lookup_set *set)
 {
-    struct lookup_set one = { .count = 0 };
-    int rc = read_file(path, file, &one);
+    struct lookup_set file_set = { .count = 0 };
+    int rc = read_file(path, file, &file_set);
 
-    for (uint32_t i = 0; i < one.count && !rc; i++) {
-        struct lookup_layer *to = lookup_set_layer(set, &one.layers[i]);
+    for (uint32_t i = 0; i < file_set.count && !rc; i++) {
+        struct lookup_layer *layer = lookup_set_layer(set, &file_set.layers[i]);
 
-        if (!to)
+        if (!layer)
             rc = ERR_NOMEM;
         else
-            *to = one.layers[i];
-        if (to)
-            memset(&one.layers[i], 0, sizeof(one.layers[i]));
+            *layer = file_set.layers[i];
+        if (layer)
+            memset(&file_set.layers[i], 0, sizeof(file_set.layers[i]));
     }
-    set->skipped.modelled |= one.skipped.modelled;
-    set->skipped.elsewhere |= one.skipped.elsewhere;
-    for (uint32_t i = 0; i < one.skipped.space_count; i++)
-        lookup_skip_space(&set->skipped, one.skipped.spaces[i]);
-    set->skipped.version = one.skipped.version;
-    set->on_cores |= one.on_cores;
-    set->on_others |= one.on_others;
-    lookup_set_free(&one);
+    set->skipped.modelled |= file_set.skipped.modelled;
+    set->skipped.elsewhere |= file_set.skipped.elsewhere;
+    for (uint32_t i = 0; i < file_set.skipped.space_count; i++)
+        lookup_skip_space(&set->skipped, file_set.skipped.spaces[i]);
+    set->skipped.version = file_set.skipped.version;
+    set->on_cores |= file_set.on_cores;
+    set->on_others |= file_set.on_others;
+    lookup_set_free(&file_set);
     if (!rc)
         lookup_log(table, LOOKUP_INFO, "read %s", path);
     return rc;
@@ -168,19 +171,19 @@ static int read_table(const struct moelookup *table, const char *path, uint32_t 
                       struct lookup_set *set)
 {
     char snapshot[PATH_MAX];
-    int rc = UNSUPPORTED, other;
+    int rc = UNSUPPORTED, database_rc;
 
     if (!*path) /* its snapshot would be any ".published" in this folder */
         return rc;
     if (snprintf(snapshot, sizeof(snapshot), "%s.published", path) < (int)sizeof(snapshot))
-        rc = read_whole(table, snapshot, file, set);
+        rc = read_whole_file(table, snapshot, file, set);
     if (!rc || rc == ERR_NOMEM)
         return rc;
     if (rc != UNSUPPORTED)
         lookup_log(table, LOOKUP_WARN, "%s cannot be read (%s): reading %s itself", snapshot,
                    moelookup_strerror(rc), path);
-    other = read_whole(table, path, file, set);
-    return other == UNSUPPORTED ? rc : other;
+    database_rc = read_whole_file(table, path, file, set);
+    return database_rc == UNSUPPORTED ? rc : database_rc;
 }
 
 /* ---- The search path. */
@@ -199,9 +202,11 @@ static void add_place(const struct moelookup *table, const char *folder, const c
                    strerror(ENAMETOOLONG));
 }
 
+enum { WHY_BYTES = 96 };
+
 /* Returns why a file gave no table. */
 static const char *why_unreadable(const char *path, int rc, const struct lookup_set *set,
-                                  char text[96])
+                                  char text[WHY_BYTES])
 {
     char journal[PATH_MAX];
     struct stat info;
@@ -219,11 +224,11 @@ static const char *why_unreadable(const char *path, int rc, const struct lookup_
     if (!info.st_size)
         return "empty: nothing was stored there yet";
     if (set->skipped.version > STORE_VERSION)
-        snprintf(text, 96,
+        snprintf(text, WHY_BYTES,
                  "from a newer moetune (tables of version %lld; moelookup reads up to version %d)",
                  (long long)set->skipped.version, STORE_VERSION);
     else
-        snprintf(text, 96,
+        snprintf(text, WHY_BYTES,
                  "from before moetune's first release (tables of version %lld, %d is the oldest)",
                  (long long)set->skipped.version, STORE_OLDEST);
     return set->skipped.version ? text : "no database of moetune, no snapshot and no packed table";
@@ -235,7 +240,7 @@ static int read_places(const struct moelookup *table, struct lookup_set *set)
     const char *data = environment("XDG_DATA_HOME"), *home = environment("HOME");
     char(*places)[PATH_MAX] = malloc(sizeof(*places) * PLACES);
     int count = 0, rc = OK;
-    char why[96];
+    char why[WHY_BYTES];
 
     if (!places)
         return ERR_NOMEM;
@@ -265,7 +270,7 @@ static int read_places(const struct moelookup *table, struct lookup_set *set)
 
 static int read_given(const struct moelookup *table, const char *path, struct lookup_set *set)
 {
-    char why[96];
+    char why[WHY_BYTES];
     int rc;
 
     if (!path)
@@ -282,21 +287,21 @@ static int read_given(const struct moelookup *table, const char *path, struct lo
 static int read_force(const struct moelookup *table, struct lookup_set *set)
 {
     const char *force = environment("MOELOOKUP_FORCE");
-    struct lookup_switches *s = &set->switches;
+    struct lookup_switches *switches = &set->switches;
 
     if (!force)
         return OK;
-    if (plan_parse(force, &s->force)) {
+    if (plan_parse(force, &switches->force)) {
         lookup_log(table, LOOKUP_ERROR,
                    "MOELOOKUP_FORCE=\"%s\": write a plan as \"r=1 d=2 a=linear\", or as "
                    "\"AXIS=VALUE space=NAME\" of a space that a table here has",
                    force);
         return ERR_ARGUMENT;
     }
-    s->forced = true;
-    s->force = plan_canonical(s->force, NULL);
+    switches->forced = true;
+    switches->force = plan_canonical(switches->force, NULL);
     /* Ranks on cores have no NCCL, so no trainer there could run NCCL's all-to-all. */
-    if (s->force.a != MOE_A2A_NCCL || set->on_others || !set->on_cores)
+    if (switches->force.a != MOE_A2A_NCCL || set->on_others || !set->on_cores)
         return OK;
     lookup_log(table, LOOKUP_ERROR,
                "MOELOOKUP_FORCE: a=nccl is NCCL's own all-to-all, and every "

@@ -21,10 +21,12 @@
  *     2   a layer's shape has one of the six later words
  *     3   a plan has a value that readers of version 2 do not know
  *     4   a shape has one of the four words after them, or a plan has a=3dh
- *     5   a layer has a space, or a plan has proto, in whose bits older readers would find a wrong
- * a 6   an entry has a plan of the other kind, or a shape has a later word of shares 7   a plan
- * lets rows travel without padding; older readers would leave its entry out, and a neighbouring
- * bucket would answer 8   a layer has rows of launches
+ *     5   a layer has a space, or a plan has proto, in whose bits older readers would find a
+ *         wrong a
+ *     6   an entry has a plan of the other kind, or a shape has a later word of shares
+ *     7   a plan lets rows travel without padding; older readers would leave its entry out, and a
+ *         neighbouring bucket would answer
+ *     8   a layer has rows of launches
  *
  * An entry that is unsound although its times do not show it has a flag, which older readers of any
  * version take for damage.  The checksum is the SHA-256 of all bytes but itself, and is the table's
@@ -39,6 +41,10 @@
 #include <string.h>
 
 enum {
+    VERSION_AT = 8, /* the parts of the header; the forced plan follows the switches */
+    TOTAL_BYTES_AT = 12,
+    LAYER_COUNT_AT = 16,
+    SWITCHES_AT = 20,
     SUM_AT = 32,
     HEADER = 64,
     LAYER = 192, /* of version 1 */
@@ -46,6 +52,7 @@ enum {
     ADDED_V4 = 16,
     ADDED_V5 = 4,
     ENTRY = 20,
+    ENTRY_FLAGS_AT = 18,
     ADDED_V6 = 12, /* to an entry: time and plan of the other kind */
     PIN = 16,
     ADDED_V8 = 8,
@@ -57,13 +64,13 @@ enum {
 };
 static const uint8_t magic[8] = { 'm', 'o', 'e', 'l', 'o', 'o', 'k', 1 };
 
-static void put(uint8_t *at, uint32_t value)
+static void put_u32(uint8_t *at, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
         at[i] = (uint8_t)(value >> 8 * i);
 }
 
-static uint32_t get(const uint8_t *at)
+static uint32_t get_u32(const uint8_t *at)
 {
     return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
@@ -73,19 +80,26 @@ static void put_float(uint8_t *at, float value)
     uint32_t bits;
 
     memcpy(&bits, &value, sizeof(bits));
-    put(at, bits);
+    put_u32(at, bits);
 }
 
 static float get_float(const uint8_t *at)
 {
-    uint32_t bits = get(at);
+    uint32_t bits = get_u32(at);
     float value;
 
     memcpy(&value, &bits, sizeof(value));
     return value;
 }
 
-/* The bytes of a row that hold a packed plan. In an entry, flags stand between them. */
+/* The rows, with the bytes of each part:
+ *
+ *     entry    bucket 0-3, time 8-11, default plan's time 12-15, flags 18, plan: in_entry
+ *              from version 6 on: time of the other plan 20-23, its plan: in_other
+ *     pin      first bucket 0-3, last bucket 4-7, plan: in_pin
+ *     launch   bucket 0-3, choice 4-7, time 8-11
+ *
+ * A plan_place lists the bytes that hold a packed plan. */
 typedef uint8_t plan_place[PLAN_PACKED_BYTES];
 static const plan_place forced_at = { 24, 25, 26, 27, 28, 29, 30 },
                         in_entry = { 4, 5, 6, 7, 16, 17, 19 },
@@ -126,14 +140,14 @@ const uint8_t *pack_digest(const uint8_t *bytes)
 
 uint32_t pack_layer_count(const uint8_t *bytes)
 {
-    return get(bytes + 16);
+    return get_u32(bytes + LAYER_COUNT_AT);
 }
 
 enum { CHOICE_BITS = 24, CHOICE_MASK = DECLARATION_COMBINATIONS_MAX - 1 };
 
 struct lookup_switches pack_switches(const uint8_t *bytes)
 {
-    uint32_t flags = get(bytes + 20);
+    uint32_t flags = get_u32(bytes + SWITCHES_AT);
     uint64_t packed = get_packed(bytes, forced_at);
     struct moe_plan force = plan_unpack(packed, 0);
 
@@ -197,7 +211,7 @@ static int later_count(uint32_t version)
 
 static uint32_t version_of(const uint8_t *bytes)
 {
-    return get(bytes + 8);
+    return get_u32(bytes + VERSION_AT);
 }
 
 static const uint8_t *record_of(const uint8_t *bytes, uint32_t layer)
@@ -215,17 +229,17 @@ struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at)
     const uint8_t *record = record_of(bytes, at);
     struct lookup_layer layer = {
         .shape.struct_size = sizeof(layer.shape),
-        .window = get(record + WINDOW_AT),
-        .file = get(record + FILE_AT),
-        .entry_count = get(record + ENTRY_COUNT_AT),
-        .pin_count = get(record + PIN_COUNT_AT),
-        .launch_count = version_of(bytes) > 7 ? get(record + LAUNCH_COUNT_AT) : 0,
+        .window = get_u32(record + WINDOW_AT),
+        .file = get_u32(record + FILE_AT),
+        .entry_count = get_u32(record + ENTRY_COUNT_AT),
+        .pin_count = get_u32(record + PIN_COUNT_AT),
+        .launch_count = version_of(bytes) > 7 ? get_u32(record + LAUNCH_COUNT_AT) : 0,
     };
 
     for (int i = 0; i < SHAPE_WORDS; i++)
-        *(uint32_t *)((char *)&layer.shape + shape_words[i]) = get(record + 4 * i);
+        *(uint32_t *)((char *)&layer.shape + shape_words[i]) = get_u32(record + 4 * i);
     for (int i = 0; i < later_count(version_of(bytes)); i++)
-        *(uint32_t *)((char *)&layer.shape + later_words[i]) = get(record + LAYER + 4 * i);
+        *(uint32_t *)((char *)&layer.shape + later_words[i]) = get_u32(record + LAYER + 4 * i);
     memcpy(layer.cluster, record + CLUSTER_AT, sizeof(layer.cluster));
     memcpy(layer.device, record + DEVICE_AT, sizeof(layer.device));
     return layer;
@@ -234,7 +248,7 @@ struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at)
 /* Returns the space of the layer's plans; 0: moetune's own plans. */
 static uint32_t space_of(const uint8_t *bytes, uint32_t layer)
 {
-    return version_of(bytes) > 4 ? get(record_of(bytes, layer) + LAYER + 4 * FOURTH_WORDS) : 0;
+    return version_of(bytes) > 4 ? get_u32(record_of(bytes, layer) + LAYER + 4 * FOURTH_WORDS) : 0;
 }
 
 static uint8_t flags_of(uint32_t version)
@@ -245,16 +259,16 @@ static uint8_t flags_of(uint32_t version)
 struct lookup_entry pack_entry(const uint8_t *bytes, uint32_t layer, uint32_t at)
 {
     const uint8_t *row =
-        bytes + get(record_of(bytes, layer) + ENTRIES_AT) + entry_bytes(version_of(bytes)) * at;
+        bytes + get_u32(record_of(bytes, layer) + ENTRIES_AT) + entry_bytes(version_of(bytes)) * at;
     uint8_t others = version_of(bytes) > 5 ? LOOKUP_OTHER | LOOKUP_NO_OTHER : 0;
     struct lookup_entry entry = { .plan = get_plan(row, in_entry, space_of(bytes, layer)),
-                                  .flags = row[18] & flags_of(version_of(bytes)),
-                                  .no_other = row[18] & others & LOOKUP_NO_OTHER };
+                                  .flags = row[ENTRY_FLAGS_AT] & flags_of(version_of(bytes)),
+                                  .no_other = row[ENTRY_FLAGS_AT] & others & LOOKUP_NO_OTHER };
 
-    entry.plan.bucket = get(row);
+    entry.plan.bucket = get_u32(row);
     entry.plan.time_us = get_float(row + 8);
     entry.plan.default_us = get_float(row + 12);
-    if (row[18] & others & LOOKUP_OTHER) {
+    if (row[ENTRY_FLAGS_AT] & others & LOOKUP_OTHER) {
         entry.other = get_plan(row, in_other, 0);
         entry.other.time_us = get_float(row + ENTRY);
     }
@@ -263,18 +277,19 @@ struct lookup_entry pack_entry(const uint8_t *bytes, uint32_t layer, uint32_t at
 
 struct lookup_pin pack_pin(const uint8_t *bytes, uint32_t layer, uint32_t at)
 {
-    const uint8_t *row = bytes + get(record_of(bytes, layer) + PINS_AT) + (size_t)PIN * at;
+    const uint8_t *row = bytes + get_u32(record_of(bytes, layer) + PINS_AT) + (size_t)PIN * at;
 
-    return (struct lookup_pin){ get(row), get(row + 4),
+    return (struct lookup_pin){ get_u32(row), get_u32(row + 4),
                                 get_plan(row, in_pin, space_of(bytes, layer)) };
 }
 
 struct lookup_launch pack_launch(const uint8_t *bytes, uint32_t layer, uint32_t at)
 {
-    const uint8_t *row = bytes + get(record_of(bytes, layer) + LAUNCHES_AT) + (size_t)LAUNCH * at;
-    struct lookup_launch launch = { .plan = plan_unpack(get(row + 4), space_of(bytes, layer)) };
+    const uint8_t *row =
+        bytes + get_u32(record_of(bytes, layer) + LAUNCHES_AT) + (size_t)LAUNCH * at;
+    struct lookup_launch launch = { .plan = plan_unpack(get_u32(row + 4), space_of(bytes, layer)) };
 
-    launch.plan.bucket = get(row);
+    launch.plan.bucket = get_u32(row);
     launch.plan.time_us = get_float(row + 8);
     return launch;
 }
@@ -283,27 +298,27 @@ int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
 {
     uint32_t layers = pack_layer_count(bytes);
 
-    for (uint32_t at = 0; at < layers; at++) {
-        struct lookup_layer from = pack_layer(bytes, at), *to;
+    for (uint32_t index = 0; index < layers; index++) {
+        struct lookup_layer from = pack_layer(bytes, index), *to;
 
         from.file += file;
-        from.decided_s = layers - at; /* packed layers have no dates, but come in their order */
+        from.decided_s = layers - index; /* packed layers have no dates, but come in their order */
         to = lookup_set_layer(set, &from);
         if (!to)
             return ERR_NOMEM;
         for (uint32_t i = 0; i < from.entry_count; i++) {
-            struct lookup_entry entry = pack_entry(bytes, at, i);
+            struct lookup_entry entry = pack_entry(bytes, index, i);
 
             entry.file = from.file;
             TRY(lookup_layer_add(to, &entry));
         }
         for (uint32_t i = 0; i < from.pin_count; i++) {
-            struct lookup_pin pin = pack_pin(bytes, at, i);
+            struct lookup_pin pin = pack_pin(bytes, index, i);
 
             TRY(lookup_layer_pin(to, &pin));
         }
         for (uint32_t i = 0; i < from.launch_count; i++) {
-            struct lookup_launch launch = pack_launch(bytes, at, i);
+            struct lookup_launch launch = pack_launch(bytes, index, i);
 
             launch.file = from.file;
             TRY(lookup_layer_launch(to, &launch));
@@ -314,7 +329,7 @@ int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
 
 /* ---- Writing. */
 
-static uint32_t newer(uint32_t a, uint32_t b)
+static uint32_t newer_version(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
 }
@@ -340,23 +355,23 @@ static uint32_t version_for(const struct lookup_set *set)
         const struct lookup_layer *layer = &set->layers[i];
 
         if (force)
-            version = newer(version, version_of_plan(force, &layer->shape));
+            version = newer_version(version, version_of_plan(force, &layer->shape));
         for (int k = 0; k < LATEST_WORDS; k++)
             if (word_of(&layer->shape, later_words[k]))
-                version = newer(version, k < LATER_WORDS ? 2 : k < FOURTH_WORDS ? 4 : 5);
+                version = newer_version(version, k < LATER_WORDS ? 2 : k < FOURTH_WORDS ? 4 : 5);
         if (layer->shape.shares > MOE_SHARES_SPEED) /* older readers would take it for damage */
-            version = newer(version, 6);
+            version = newer_version(version, 6);
         for (uint32_t j = 0; j < layer->entry_count; j++) {
             const struct lookup_entry *e = &layer->entries[j];
 
-            version = newer(version, version_of_plan(&e->plan, &layer->shape));
+            version = newer_version(version, version_of_plan(&e->plan, &layer->shape));
             if (e->other.struct_size || e->no_other)
-                version = newer(version, 6);
+                version = newer_version(version, 6);
             if (plan_is_counted(&e->other, &layer->shape))
-                version = newer(version, 7);
+                version = newer_version(version, 7);
         }
         for (uint32_t j = 0; j < layer->pin_count; j++)
-            version = newer(version, version_of_plan(&layer->pins[j].plan, &layer->shape));
+            version = newer_version(version, version_of_plan(&layer->pins[j].plan, &layer->shape));
         if (layer->launch_count)
             version = 8;
     }
@@ -367,17 +382,17 @@ static uint32_t version_for(const struct lookup_set *set)
  * are no more. So each space comes once. */
 static const struct declaration *next_space(const struct lookup_set *set, uint32_t above)
 {
-    uint32_t least = 0;
+    uint32_t lowest = 0;
 
     for (uint32_t i = 0; i <= set->count; i++) {
         uint32_t space = i < set->count         ? set->layers[i].shape.space
                          : set->switches.forced ? set->switches.force.space
                                                 : 0;
 
-        if (space > above && (!least || space < least))
-            least = space;
+        if (space > above && (!lowest || space < lowest))
+            lowest = space;
     }
-    return declaration_find(least);
+    return declaration_find(lowest);
 }
 
 /* Where the parts of the bytes begin; a plain value. */
@@ -386,7 +401,7 @@ struct pack_sizes {
     size_t entries_at, pins_at, launches_at, spaces_at, total;
 };
 
-static struct pack_sizes measure(const struct lookup_set *set)
+static struct pack_sizes measure_set(const struct lookup_set *set)
 {
     struct pack_sizes s = { .version = version_for(set) };
 
@@ -415,11 +430,12 @@ static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t
     uint8_t *launch = bytes + s.launches_at;
 
     memcpy(bytes, magic, sizeof(magic));
-    put(bytes + 8, s.version);
-    put(bytes + 12, (uint32_t)s.total);
-    put(bytes + 16, set->count);
-    put(bytes + 20, (switches->disabled ? DISABLED : 0) | (switches->forced ? FORCED : 0) |
-                        (force_space ? DECLARED : 0));
+    put_u32(bytes + VERSION_AT, s.version);
+    put_u32(bytes + TOTAL_BYTES_AT, (uint32_t)s.total);
+    put_u32(bytes + LAYER_COUNT_AT, set->count);
+    put_u32(bytes + SWITCHES_AT, (switches->disabled ? DISABLED : 0) |
+                                     (switches->forced ? FORCED : 0) |
+                                     (force_space ? DECLARED : 0));
     if (switches->forced)
         put_packed(bytes, forced_at,
                    plan_pack(&switches->force) | (uint64_t)force_space << CHOICE_BITS);
@@ -428,15 +444,15 @@ static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t
         uint8_t *record = bytes + HEADER + record_bytes(s.version) * i;
 
         for (int k = 0; k < SHAPE_WORDS; k++)
-            put(record + 4 * k, word_of(&layer->shape, shape_words[k]));
+            put_u32(record + 4 * k, word_of(&layer->shape, shape_words[k]));
         for (int k = 0; k < later_count(s.version); k++)
-            put(record + LAYER + 4 * k, word_of(&layer->shape, later_words[k]));
-        put(record + WINDOW_AT, layer->window);
-        put(record + FILE_AT, layer->file);
-        put(record + ENTRY_COUNT_AT, layer->entry_count);
-        put(record + PIN_COUNT_AT, layer->pin_count);
-        put(record + ENTRIES_AT, (uint32_t)(entry - bytes));
-        put(record + PINS_AT, (uint32_t)(pin - bytes));
+            put_u32(record + LAYER + 4 * k, word_of(&layer->shape, later_words[k]));
+        put_u32(record + WINDOW_AT, layer->window);
+        put_u32(record + FILE_AT, layer->file);
+        put_u32(record + ENTRY_COUNT_AT, layer->entry_count);
+        put_u32(record + PIN_COUNT_AT, layer->pin_count);
+        put_u32(record + ENTRIES_AT, (uint32_t)(entry - bytes));
+        put_u32(record + PINS_AT, (uint32_t)(pin - bytes));
         memcpy(record + CLUSTER_AT, layer->cluster, sizeof(layer->cluster));
         memcpy(record + DEVICE_AT, layer->device, sizeof(layer->device));
         for (uint32_t j = 0; j < layer->entry_count; j++, entry += entry_bytes(s.version)) {
@@ -444,13 +460,13 @@ static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t
             bool other = e->other.struct_size;
             uint8_t flags;
 
-            put(entry, e->plan.bucket);
+            put_u32(entry, e->plan.bucket);
             put_float(entry + 8, e->plan.time_us);
             put_float(entry + 12, e->plan.default_us);
             flags = e->flags & flags_of(s.version);
             if (lookup_times_forbid(&layer->shape, &e->plan)) /* a reader sees it from the times */
                 flags &= (uint8_t)~LOOKUP_UNSOUND;
-            entry[18] =
+            entry[ENTRY_FLAGS_AT] =
                 (uint8_t)(flags | (other ? LOOKUP_OTHER : 0) | (e->no_other ? LOOKUP_NO_OTHER : 0));
             put_packed(entry, in_entry, plan_pack(&e->plan));
             if (other) {
@@ -459,24 +475,24 @@ static void write_set(const struct lookup_set *set, struct pack_sizes s, uint8_t
             }
         }
         for (uint32_t j = 0; j < layer->pin_count; j++, pin += PIN) {
-            put(pin, layer->pins[j].first);
-            put(pin + 4, layer->pins[j].last);
+            put_u32(pin, layer->pins[j].first);
+            put_u32(pin + 4, layer->pins[j].last);
             put_packed(pin, in_pin, plan_pack(&layer->pins[j].plan));
         }
         if (s.version > 7) {
-            put(record + LAUNCH_COUNT_AT, layer->launch_count);
-            put(record + LAUNCHES_AT, (uint32_t)(launch - bytes));
+            put_u32(record + LAUNCH_COUNT_AT, layer->launch_count);
+            put_u32(record + LAUNCHES_AT, (uint32_t)(launch - bytes));
         }
         for (uint32_t j = 0; j < layer->launch_count; j++, launch += LAUNCH) {
-            put(launch, layer->launches[j].plan.bucket);
-            put(launch + 4, layer->launches[j].plan.choice);
+            put_u32(launch, layer->launches[j].plan.bucket);
+            put_u32(launch + 4, layer->launches[j].plan.choice);
             put_float(launch + 8, layer->launches[j].plan.time_us);
         }
     }
     for (const struct declaration *d = NULL; (d = next_space(set, d ? d->id : 0));) {
         size_t length = strlen(d->text);
 
-        put(space, (uint32_t)length);
+        put_u32(space, (uint32_t)length);
         memcpy(space + 4, d->text, length);
         space += 4 + length;
     }
@@ -501,17 +517,17 @@ void pack_seal(uint8_t *bytes, size_t size)
 static int write_tidy(struct lookup_set *set, uint8_t **bytes, size_t *size)
 {
     struct pack_sizes s;
-    uint8_t *made;
+    uint8_t *packed_bytes;
 
     TRY(lookup_set_tidy(set));
-    s = measure(set);
+    s = measure_set(set);
     if (s.total > UINT32_MAX)
         return ERR_FORMAT;
-    made = calloc(1, s.total);
-    if (!made)
+    packed_bytes = calloc(1, s.total);
+    if (!packed_bytes)
         return ERR_NOMEM;
-    write_set(set, s, made);
-    *bytes = made;
+    write_set(set, s, packed_bytes);
+    *bytes = packed_bytes;
     *size = s.total;
     return OK;
 }
@@ -536,13 +552,14 @@ static bool check_rows(const uint8_t *bytes, size_t size, uint64_t *end)
     *end = HEADER;
     for (uint32_t i = 0; i < layers; i++) {
         const uint8_t *record = record_of(bytes, i);
-        uint64_t entries = entry_bytes(version) * (uint64_t)get(record + ENTRY_COUNT_AT);
-        uint64_t pins = (uint64_t)PIN * get(record + PIN_COUNT_AT), launches = 0;
+        uint64_t entries = entry_bytes(version) * (uint64_t)get_u32(record + ENTRY_COUNT_AT);
+        uint64_t pins = (uint64_t)PIN * get_u32(record + PIN_COUNT_AT), launches = 0;
 
         if (version > 7)
-            launches = (uint64_t)LAUNCH * get(record + LAUNCH_COUNT_AT);
-        if (get(record + ENTRIES_AT) + entries > size || get(record + PINS_AT) + pins > size ||
-            (version > 7 && get(record + LAUNCHES_AT) + launches > size))
+            launches = (uint64_t)LAUNCH * get_u32(record + LAUNCH_COUNT_AT);
+        if (get_u32(record + ENTRIES_AT) + entries > size ||
+            get_u32(record + PINS_AT) + pins > size ||
+            (version > 7 && get_u32(record + LAUNCHES_AT) + launches > size))
             return false;
         *end += record_bytes(version) + entries + pins + launches;
     }
@@ -556,7 +573,7 @@ static int learn_spaces(const uint8_t *bytes, uint64_t at, size_t size)
     const struct declaration *d;
 
     while (version_of(bytes) > 4 && at + 4 <= size) {
-        uint32_t length = get(bytes + at);
+        uint32_t length = get_u32(bytes + at);
 
         at += 4;
         if (length > DECLARATION_TEXT_BYTES || length > size - at)
@@ -576,7 +593,7 @@ static bool switches_sound(const uint8_t *bytes)
     struct moe_plan again = plan_canonical(s.force, NULL);
     char text[PLAN_TEXT_BYTES];
 
-    return get(bytes + 20) <= (DISABLED | FORCED | DECLARED) &&
+    return get_u32(bytes + SWITCHES_AT) <= (DISABLED | FORCED | DECLARED) &&
            (!s.forced ||
             (plan_equal(&s.force, &again) && moe_plan_format(&s.force, text, sizeof(text)) > 0 &&
              !plan_parse(text, &again) && plan_equal(&s.force, &again)));
@@ -586,17 +603,17 @@ static bool switches_sound(const uint8_t *bytes)
 static int compare_with_rewritten(const uint8_t *bytes, size_t size)
 {
     struct lookup_set set = { .switches = pack_switches(bytes) };
-    uint8_t *again = NULL;
-    size_t again_size = 0;
+    uint8_t *rewritten = NULL;
+    size_t rewritten_size = 0;
     int rc;
 
     TRY_OUT(pack_merge(bytes, 0, &set));
-    TRY_OUT(write_tidy(&set, &again, &again_size));
-    if (again_size != size || memcmp(again, bytes, SUM_AT) != 0 ||
-        memcmp(again + HEADER, bytes + HEADER, size - HEADER) != 0)
+    TRY_OUT(write_tidy(&set, &rewritten, &rewritten_size));
+    if (rewritten_size != size || memcmp(rewritten, bytes, SUM_AT) != 0 ||
+        memcmp(rewritten + HEADER, bytes + HEADER, size - HEADER) != 0)
         rc = ERR_FORMAT;
 out:
-    free(again);
+    free(rewritten);
     lookup_set_free(&set);
     return rc;
 }
@@ -606,8 +623,9 @@ int pack_check(const uint8_t *bytes, size_t size)
     uint8_t sum[SHA256_BYTES];
     uint64_t end;
 
-    if (size < HEADER || size > UINT32_MAX || !pack_claims(bytes) || get(bytes + 12) != size ||
-        version_of(bytes) < 1 || version_of(bytes) > VERSION)
+    if (size < HEADER || size > UINT32_MAX || !pack_claims(bytes) ||
+        get_u32(bytes + TOTAL_BYTES_AT) != size || version_of(bytes) < 1 ||
+        version_of(bytes) > VERSION)
         return ERR_FORMAT;
     checksum(bytes, size, sum);
     if (memcmp(sum, pack_digest(bytes), sizeof(sum)) != 0 || !check_rows(bytes, size, &end))

@@ -158,10 +158,10 @@ static void recorder_release(struct recorder *r)
 static void count_far(struct counter_details *details, uint32_t bucket)
 {
     uint64_t key = (uint64_t)bucket + 1;
-    uint32_t home = bucket * 0x9e3779b9u >> 20; /* one of FAR places */
+    uint32_t first_place = bucket * 0x9e3779b9u >> 20; /* one of FAR places */
 
     for (uint32_t i = 0; i < PROBES; i++) {
-        struct far *far = &details->far[(home + i) % FAR];
+        struct far *far = &details->far[(first_place + i) % FAR];
         uint64_t owner = atomic_load_explicit(&far->key, memory_order_relaxed);
 
         if (!owner)
@@ -178,7 +178,7 @@ int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint3
 {
     _Atomic uint64_t *shared = counter->details->counts + (size_t)COUNTER_SHARDS * counter->near;
     /* Stacks of threads lie some pages apart, all equally far, so a hash spreads them. */
-    uint32_t home = (uint32_t)(self >> 12) * 0x9e3779b9u >> 26;
+    uint32_t first_slot = (uint32_t)(self >> 12) * 0x9e3779b9u >> 26; /* one of COUNTER_SHARDS */
 
     if (bucket >= counter->near) {
         count_far(counter->details, bucket);
@@ -186,7 +186,7 @@ int counter_count_elsewhere(const struct counter *counter, uintptr_t self, uint3
     }
     for (uint32_t i = 0; i <= COUNTER_SHARDS; i++) {
         const struct counter_slot *slot =
-            &counter->slots[i ? (home + i - 1) % COUNTER_SHARDS : 0]; /* slot 0 first */
+            &counter->slots[i ? (first_slot + i - 1) % COUNTER_SHARDS : 0]; /* slot 0 first */
         uintptr_t owner = atomic_load_explicit(&slot->owner, memory_order_relaxed);
 
         /* A view is const for its callers, but the owner of a slot is not. */
@@ -324,7 +324,15 @@ void recorder_close(struct recorder *r)
 
 /* ---- Counters. */
 
-static int format_head(const struct counter_of *of, char *head, size_t size)
+static void write_text_or_null(const char *text, FILE *to)
+{
+    if (text)
+        json_quote(text, to);
+    else
+        fputs("null", to);
+}
+
+static int format_head(const struct counter_of *counted, char *head, size_t size)
 {
     FILE *to = fmemopen(head, size, "w");
     bool fits;
@@ -333,11 +341,11 @@ static int format_head(const struct counter_of *of, char *head, size_t size)
         return ERR_NOMEM;
     fprintf(to,
             "{\"format\":\"moetune-traffic\",\"version\":%d,\"layer\":\"%s\",\"window\":%" PRIu32,
-            TRAFFIC_VERSION, SHAPE_TEXT(of->shape), of->window);
+            TRAFFIC_VERSION, SHAPE_TEXT(counted->shape), counted->window);
     fputs(",\"cluster\":", to);
-    of->cluster ? json_quote(of->cluster, to) : (void)fputs("null", to);
+    write_text_or_null(counted->cluster, to);
     fputs(",\"device\":", to);
-    of->device ? json_quote(of->device, to) : (void)fputs("null", to);
+    write_text_or_null(counted->device, to);
     fits = !fflush(to) && ftell(to) < (long)size;
     return fclose(to) || !fits ? ERR_NOMEM : OK;
 }
@@ -352,7 +360,7 @@ static void free_details(struct counter_details *details)
     free(details);
 }
 
-int counter_open(struct recorder *r, const struct counter_of *of, struct counter *out)
+int counter_open(struct recorder *r, const struct counter_of *counted, struct counter *out)
 {
     struct counter_details *details = calloc(1, sizeof(*details));
     uint32_t near = NEAR_LEAST;
@@ -360,19 +368,19 @@ int counter_open(struct recorder *r, const struct counter_of *of, struct counter
 
     if (!details)
         return ERR_NOMEM;
-    while (near < NEAR_MOST && near / 2 <= of->last)
+    while (near < NEAR_MOST && near / 2 <= counted->last)
         near *= 2;
     /* Pages that nobody counts in are never touched, so most of this memory is only reserved. */
     details->counts = calloc((size_t)(COUNTER_SHARDS + 1) * near, sizeof(*details->counts));
     details->written = calloc(near + (size_t)FAR, sizeof(*details->written));
     details->far = calloc(FAR, sizeof(*details->far));
     if (details->counts && details->written && details->far)
-        rc = format_head(of, details->head, sizeof(details->head));
+        rc = format_head(counted, details->head, sizeof(details->head));
     if (rc) {
         free_details(details);
         return rc;
     }
-    details->view = of->view;
+    details->view = counted->view;
     details->recorder = r;
     for (uint32_t i = 0; i < COUNTER_SHARDS; i++)
         out->slots[i].counts = details->counts + (size_t)i * near;
@@ -421,7 +429,7 @@ void counter_close(struct counter *counter)
  * A line that could not be written as a whole is cut off again. The shorter file is written beside
  * the old one and renamed to it. */
 
-enum { EXPERTS_MOST = 1 << 16, ROOM_MOST = 1 << 20, PIECE = 1 << 16, HEAD_BYTES = 160 };
+enum { EXPERTS_MOST = 1 << 16, ROOM_MOST = 1 << 20, PIECE_BYTES = 1 << 16, HEAD_BYTES = 160 };
 
 struct recorded_step {
     uint64_t step;
@@ -435,7 +443,7 @@ struct moe_counts {
     int file;      /* -1: nothing is recorded */
     mode_t mode;
     char path[PATH_MAX], shorter_path[PATH_MAX + 8];
-    off_t before, end;           /* bytes that were there; bytes with our lines */
+    off_t bytes_before, end;     /* bytes that were there; bytes with our lines */
     uint64_t calls, next;        /* steps passed so far; the one to record next */
     uint64_t stride;             /* steps in a block */
     struct recorded_step *steps; /* (room) */
@@ -503,10 +511,10 @@ int moe_counts_open(const struct moe_counts_options *options, const char *path_o
             goto out;
         snprintf(c->shorter_path, sizeof(c->shorter_path), "%s.short", c->path);
         c->mode = info.st_mode & 0777;
-        TRY_OUT(end_half_line(c->file, &c->before));
-        c->end = c->before;
+        TRY_OUT(end_half_line(c->file, &c->bytes_before));
+        c->end = c->bytes_before;
         c->line_bytes = HEAD_BYTES + 11 * (size_t)o.experts;
-        c->text_room = c->line_bytes > PIECE ? c->line_bytes : PIECE;
+        c->text_room = c->line_bytes > PIECE_BYTES ? c->line_bytes : PIECE_BYTES;
         c->steps = calloc(o.room, sizeof(*c->steps));
         c->counts = calloc((size_t)o.room * o.experts, sizeof(*c->counts));
         c->text = malloc(c->text_room);
@@ -540,16 +548,16 @@ static uint32_t *counts_of(const struct moe_counts *c, uint32_t i)
 
 static void add_member(struct moe_counts *c, const char *key, uint64_t value)
 {
-    size_t n = 0, length = strlen(key);
+    size_t digit_count = 0, length = strlen(key);
     char digits[20];
 
     memcpy(c->text + c->used, key, length);
     c->used += length;
     do
-        digits[n++] = (char)('0' + value % 10);
+        digits[digit_count++] = (char)('0' + value % 10);
     while (value /= 10);
-    while (n)
-        c->text[c->used++] = digits[--n];
+    while (digit_count)
+        c->text[c->used++] = digits[--digit_count];
 }
 
 static void add_line(struct moe_counts *c, const struct recorded_step *s, const uint32_t *counts)
@@ -569,56 +577,56 @@ static void add_line(struct moe_counts *c, const struct recorded_step *s, const 
 }
 
 /* Returns which of the lines 2 i and 2 i + 1 stays. */
-static uint32_t line_that_stays(const struct moe_counts *c, uint32_t i)
+static uint32_t kept_line(const struct moe_counts *c, uint32_t i)
 {
     return 2 * i + (uint32_t)(random_bits(c->stride, i) >> 63);
 }
 
 /* Copies what was in the file before it was opened, and writes the lines that stay. */
-static int write_shorter(struct moe_counts *c, int to, off_t *end)
+static int write_shorter(struct moe_counts *c, int shorter_fd, off_t *end)
 {
-    for (off_t at = 0; at < c->before;) {
-        size_t left = (size_t)(c->before - at);
-        ssize_t got = pread(c->file, c->text, left < c->text_room ? left : c->text_room, at);
+    for (off_t offset = 0; offset < c->bytes_before;) {
+        size_t left = (size_t)(c->bytes_before - offset);
+        ssize_t got = pread(c->file, c->text, left < c->text_room ? left : c->text_room, offset);
 
         if (got <= 0)
             return ERR_IO;
-        TRY(write_all(to, c->text, (size_t)got));
-        at += got;
+        TRY(write_all(shorter_fd, c->text, (size_t)got));
+        offset += got;
     }
-    *end = c->before;
+    *end = c->bytes_before;
     c->used = 0;
     for (uint32_t i = 0; i < c->count / 2; i++) {
         if (c->used + c->line_bytes > c->text_room) {
-            TRY(write_all(to, c->text, c->used));
+            TRY(write_all(shorter_fd, c->text, c->used));
             *end += (off_t)c->used;
             c->used = 0;
         }
-        add_line(c, &c->steps[line_that_stays(c, i)], counts_of(c, line_that_stays(c, i)));
+        add_line(c, &c->steps[kept_line(c, i)], counts_of(c, kept_line(c, i)));
     }
     *end += (off_t)c->used;
-    return write_all(to, c->text, c->used);
+    return write_all(shorter_fd, c->text, c->used);
 }
 
 static int halve_record(struct moe_counts *c)
 {
-    int to = open(c->shorter_path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, c->mode);
+    int shorter_fd =
+        open(c->shorter_path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, c->mode);
     off_t end;
 
-    if (to < 0)
+    if (shorter_fd < 0)
         return ERR_IO;
-    if (write_shorter(c, to, &end) || rename(c->shorter_path, c->path)) {
-        close(to);
+    if (write_shorter(c, shorter_fd, &end) || rename(c->shorter_path, c->path)) {
+        close(shorter_fd);
         unlink(c->shorter_path);
         return ERR_IO;
     }
     close(c->file);
-    c->file = to;
+    c->file = shorter_fd;
     c->end = end;
     for (uint32_t i = 0; i < c->count / 2; i++) {
-        c->steps[i] = c->steps[line_that_stays(c, i)];
-        memmove(counts_of(c, i), counts_of(c, line_that_stays(c, i)),
-                c->o.experts * sizeof(*c->counts));
+        c->steps[i] = c->steps[kept_line(c, i)];
+        memmove(counts_of(c, i), counts_of(c, kept_line(c, i)), c->o.experts * sizeof(*c->counts));
     }
     c->count /= 2;
     c->stride *= 2;

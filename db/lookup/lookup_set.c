@@ -15,20 +15,20 @@
 enum { PINS_MAX = 1 << 16 };
 
 /* Makes room for one more item, by doubling the array. */
-static int grow(void **items, uint32_t count, uint32_t *room, size_t item_bytes)
+static int make_room(void **items, uint32_t count, uint32_t *room, size_t item_bytes)
 {
-    uint32_t more = *room ? 2 * *room : 8;
+    uint32_t new_room = *room ? 2 * *room : 8;
     void *grown;
 
     if (count < *room)
         return OK;
-    if (more <= *room)
+    if (new_room <= *room)
         return ERR_NOMEM;
-    grown = realloc(*items, more * item_bytes);
+    grown = realloc(*items, new_room * item_bytes);
     if (!grown)
         return ERR_NOMEM;
     *items = grown;
-    *room = more;
+    *room = new_room;
     return OK;
 }
 
@@ -36,7 +36,7 @@ struct lookup_layer *lookup_set_layer(struct lookup_set *set, const struct looku
 {
     struct lookup_layer *layer;
 
-    if (grow((void **)&set->layers, set->count, &set->room, sizeof(*set->layers)))
+    if (make_room((void **)&set->layers, set->count, &set->room, sizeof(*set->layers)))
         return NULL;
     layer = &set->layers[set->count++];
     *layer = *like;
@@ -50,21 +50,23 @@ struct lookup_layer *lookup_set_layer(struct lookup_set *set, const struct looku
 
 int lookup_layer_add(struct lookup_layer *layer, const struct lookup_entry *entry)
 {
-    TRY(grow((void **)&layer->entries, layer->entry_count, &layer->entry_room, sizeof(*entry)));
+    TRY(make_room((void **)&layer->entries, layer->entry_count, &layer->entry_room,
+                  sizeof(*entry)));
     layer->entries[layer->entry_count++] = *entry;
     return OK;
 }
 
 int lookup_layer_pin(struct lookup_layer *layer, const struct lookup_pin *pin)
 {
-    TRY(grow((void **)&layer->pins, layer->pin_count, &layer->pin_room, sizeof(*pin)));
+    TRY(make_room((void **)&layer->pins, layer->pin_count, &layer->pin_room, sizeof(*pin)));
     layer->pins[layer->pin_count++] = *pin;
     return OK;
 }
 
 int lookup_layer_launch(struct lookup_layer *layer, const struct lookup_launch *launch)
 {
-    TRY(grow((void **)&layer->launches, layer->launch_count, &layer->launch_room, sizeof(*launch)));
+    TRY(make_room((void **)&layer->launches, layer->launch_count, &layer->launch_room,
+                  sizeof(*launch)));
     layer->launches[layer->launch_count++] = *launch;
     return OK;
 }
@@ -84,17 +86,17 @@ void lookup_set_free(struct lookup_set *set)
     memset(set, 0, sizeof(*set));
 }
 
-void lookup_skip_space(struct lookup_skipped *passed, uint32_t space)
+void lookup_skip_space(struct lookup_skipped *skipped, uint32_t space)
 {
     uint32_t i = 0;
 
-    while (i < passed->space_count && passed->spaces[i] != space)
+    while (i < skipped->space_count && skipped->spaces[i] != space)
         i++;
-    if (space && i == passed->space_count && i < SKIPPED_SPACES_MAX)
-        passed->spaces[passed->space_count++] = space;
+    if (space && i == skipped->space_count && i < SKIPPED_SPACES_MAX)
+        skipped->spaces[skipped->space_count++] = space;
 }
 
-static int compare(uint64_t a, uint64_t b)
+static int compare_numbers(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
 }
@@ -112,7 +114,7 @@ static int layer_order(const struct lookup_layer *a, const struct lookup_layer *
 {
     int order = place_order(a, b);
 
-    return order ? order : compare(a->window, b->window);
+    return order ? order : compare_numbers(a->window, b->window);
 }
 
 static struct width width_of(const struct lookup_layer *layer)
@@ -135,24 +137,25 @@ static int by_layer_and_file(const void *a, const void *b)
     const struct lookup_layer *x = a, *y = b;
     int order = layer_order(x, y);
 
-    return order ? order : compare(x->file, y->file);
+    return order ? order : compare_numbers(x->file, y->file);
 }
 
 static int by_bucket(const void *a, const void *b)
 {
     const struct lookup_entry *x = a, *y = b;
-    int order = compare(x->plan.bucket, y->plan.bucket);
+    int order = compare_numbers(x->plan.bucket, y->plan.bucket);
 
-    order = order ? order : compare(x->flags & LOOKUP_UNSOUND, y->flags & LOOKUP_UNSOUND);
-    order = order ? order : compare(x->flags & LOOKUP_STALE, y->flags & LOOKUP_STALE);
-    order = order ? order : compare(x->flags & LOOKUP_IMPORTED, y->flags & LOOKUP_IMPORTED);
-    order = order ? order : compare(x->file, y->file);
+    order = order ? order : compare_numbers(x->flags & LOOKUP_UNSOUND, y->flags & LOOKUP_UNSOUND);
+    order = order ? order : compare_numbers(x->flags & LOOKUP_STALE, y->flags & LOOKUP_STALE);
+    order = order ? order : compare_numbers(x->flags & LOOKUP_IMPORTED, y->flags & LOOKUP_IMPORTED);
+    order = order ? order : compare_numbers(x->file, y->file);
     return order ? order : plan_order(&x->plan, &y->plan);
 }
 
 static int by_first(const void *a, const void *b)
 {
-    return compare(((const struct lookup_pin *)a)->first, ((const struct lookup_pin *)b)->first);
+    return compare_numbers(((const struct lookup_pin *)a)->first,
+                           ((const struct lookup_pin *)b)->first);
 }
 
 static float sane_time(float us)
@@ -218,19 +221,19 @@ static void tidy_entries(struct lookup_layer *layer)
 int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin)
 {
     uint32_t count = tidy->pin_count;
-    uint64_t from = pin.first;
+    uint64_t gap_first = pin.first;
 
-    for (uint32_t i = 0; i <= count && from <= pin.last; i++) {
-        uint64_t wall = i < count ? tidy->pins[i].first : (uint64_t)UINT32_MAX + 1;
+    for (uint32_t i = 0; i <= count && gap_first <= pin.last; i++) {
+        uint64_t next_first = i < count ? tidy->pins[i].first : (uint64_t)UINT32_MAX + 1;
         struct lookup_pin gap = pin;
 
-        if (wall > from) {
-            gap.first = (uint32_t)from;
-            gap.last = wall <= pin.last ? (uint32_t)(wall - 1) : pin.last;
+        if (next_first > gap_first) {
+            gap.first = (uint32_t)gap_first;
+            gap.last = next_first <= pin.last ? (uint32_t)(next_first - 1) : pin.last;
             TRY(lookup_layer_pin(tidy, &gap));
         }
-        if (i < count && (uint64_t)tidy->pins[i].last + 1 > from)
-            from = (uint64_t)tidy->pins[i].last + 1;
+        if (i < count && (uint64_t)tidy->pins[i].last + 1 > gap_first)
+            gap_first = (uint64_t)tidy->pins[i].last + 1;
     }
     if (tidy->pin_count > count)
         qsort(tidy->pins, tidy->pin_count, sizeof(*tidy->pins), by_first);
@@ -284,11 +287,11 @@ static int by_launch(const void *a, const void *b)
 {
     const struct lookup_launch *x = a, *y = b;
     const struct declaration *d = declaration_find(x->plan.space);
-    int order =
-        compare(declaration_launch(d, x->plan.choice), declaration_launch(d, y->plan.choice));
+    int order = compare_numbers(declaration_launch(d, x->plan.choice),
+                                declaration_launch(d, y->plan.choice));
 
-    order = order ? order : compare(x->plan.bucket, y->plan.bucket);
-    order = order ? order : compare(x->file, y->file);
+    order = order ? order : compare_numbers(x->plan.bucket, y->plan.bucket);
+    order = order ? order : compare_numbers(x->file, y->file);
     return order ? order : plan_order(&x->plan, &y->plan);
 }
 
@@ -321,7 +324,7 @@ static void tidy_launches(struct lookup_layer *layer)
 }
 
 /* Returns whether a layer has a legal shape and a device with a printable name, padded with 0. */
-static bool is_sound(const struct lookup_layer *layer)
+static bool is_sound_layer(const struct lookup_layer *layer)
 {
     size_t length = strnlen(layer->device, LOOKUP_DEVICE_BYTES);
     char why[SHAPE_FAULT_BYTES];
@@ -388,7 +391,7 @@ static int merge_equal_layers(struct lookup_set *set)
 
 static int by_value(const void *a, const void *b)
 {
-    return compare(*(const uint32_t *)a, *(const uint32_t *)b);
+    return compare_numbers(*(const uint32_t *)a, *(const uint32_t *)b);
 }
 
 /* Numbers files from 0. Files without rows do not count, so a table has the same bytes wherever the
@@ -407,9 +410,9 @@ static int number_files(struct lookup_set *set)
             files[count++] = files[i];
     for (uint32_t i = 0; i < set->count; i++) {
         struct lookup_layer *layer = &set->layers[i];
-        uint32_t *at = bsearch(&layer->file, files, count, sizeof(*files), by_value);
+        uint32_t *found = bsearch(&layer->file, files, count, sizeof(*files), by_value);
 
-        layer->file = (uint32_t)(at - files);
+        layer->file = (uint32_t)(found - files);
     }
     free(files);
     return OK;
@@ -418,12 +421,12 @@ static int number_files(struct lookup_set *set)
 /* Returns when the space was declared: the largest number of its layers' shapes. */
 static int64_t newest_number(const struct lookup_set *set, uint32_t space)
 {
-    int64_t last = 0;
+    int64_t newest = 0;
 
     for (uint32_t i = 0; i < set->count; i++)
-        if (set->layers[i].shape.space == space && set->layers[i].declared > last)
-            last = set->layers[i].declared;
-    return last;
+        if (set->layers[i].shape.space == space && set->layers[i].declared > newest)
+            newest = set->layers[i].declared;
+    return newest;
 }
 
 /* Adds to a layer's file number how many layers of newer versions there are. Any number would do
@@ -446,7 +449,7 @@ void lookup_set_number_versions(struct lookup_set *set)
 
 int lookup_set_tidy(struct lookup_set *set)
 {
-    keep_layers_if(set, is_sound);
+    keep_layers_if(set, is_sound_layer);
     if (set->count)
         qsort(set->layers, set->count, sizeof(*set->layers), by_layer_and_file);
     TRY(merge_equal_layers(set));

@@ -165,33 +165,34 @@ int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_
 static const struct declared_axis *find_value(const struct moe_plan *plan, const char *axis,
                                               uint32_t *value)
 {
-    struct moe_plan whole = plan_default(NULL);
+    struct moe_plan full_plan = plan_default(NULL);
     const struct declaration *d;
-    size_t at;
+    size_t axis_index;
 
     if (!plan || !axis)
         return NULL;
-    memcpy(&whole, plan, plan_bytes(plan->struct_size));
-    d = declaration_find(whole.space);
-    at = d && whole.choice < d->combinations ? declaration_axis(d, axis, strlen(axis)) : 0;
-    if (!d || whole.choice >= d->combinations || at == d->axes)
+    memcpy(&full_plan, plan, plan_bytes(plan->struct_size));
+    d = declaration_find(full_plan.space);
+    axis_index =
+        d && full_plan.choice < d->combinations ? declaration_axis(d, axis, strlen(axis)) : 0;
+    if (!d || full_plan.choice >= d->combinations || axis_index == d->axes)
         return NULL;
-    *value = declaration_value(d, whole.choice, at);
-    return &d->axis[at];
+    *value = declaration_value(d, full_plan.choice, axis_index);
+    return &d->axis[axis_index];
 }
 
 int moelookup_value(const struct moe_plan *plan, const char *axis, char *text, size_t size)
 {
     uint32_t value;
-    const struct declared_axis *a = find_value(plan, axis, &value);
-    size_t length = a ? strlen(a->text[value]) : 0;
+    const struct declared_axis *found = find_value(plan, axis, &value);
+    size_t length = found ? strlen(found->text[value]) : 0;
 
-    if (!a || (!text && size))
+    if (!found || (!text && size))
         return MOE_ERR_ARGUMENT;
     if (size) {
         size_t copied = length < size ? length : size - 1;
 
-        memcpy(text, a->text[value], copied);
+        memcpy(text, found->text[value], copied);
         text[copied] = 0;
     }
     return (int)length;
@@ -200,10 +201,10 @@ int moelookup_value(const struct moe_plan *plan, const char *axis, char *text, s
 int moelookup_number(const struct moe_plan *plan, const char *axis, int64_t *out)
 {
     uint32_t value;
-    const struct declared_axis *a = find_value(plan, axis, &value);
+    const struct declared_axis *found = find_value(plan, axis, &value);
 
-    if (!a || a->words || !out)
+    if (!found || found->words || !out)
         return MOE_ERR_ARGUMENT;
-    *out = a->number[value];
+    *out = found->number[value];
     return MOE_OK;
 }

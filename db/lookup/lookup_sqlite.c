@@ -74,23 +74,23 @@ static char *uri_of(const char *path, const char *end)
 {
     const char *begin = *path == '/' ? "file://" : "file:./";
     const char *hex = "0123456789ABCDEF";
-    char *uri = malloc(strlen(begin) + 3 * strlen(path) + strlen(end) + 1), *at = uri;
+    char *uri = malloc(strlen(begin) + 3 * strlen(path) + strlen(end) + 1), *uri_end = uri;
 
     if (!uri)
         return NULL;
-    at = stpcpy(at, begin);
+    uri_end = stpcpy(uri_end, begin);
     for (; *path; path++) {
         unsigned char c = (unsigned char)*path;
 
         if (strchr("?#%", c) || c < 0x21) {
-            *at++ = '%';
-            *at++ = hex[c >> 4];
-            *at++ = hex[c & 15];
+            *uri_end++ = '%';
+            *uri_end++ = hex[c >> 4];
+            *uri_end++ = hex[c & 15];
         } else {
-            *at++ = (char)c;
+            *uri_end++ = (char)c;
         }
     }
-    strcpy(at, end);
+    strcpy(uri_end, end);
     return uri;
 }
 
@@ -130,48 +130,48 @@ int lookup_read_head(const char *path, uint8_t head[LOOKUP_HEAD])
     return code == SQLITE_IOERR_SHORT_READ ? ERR_FORMAT : status_of(code);
 }
 
-static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **s)
+static int prepare_statement(sqlite3 *db, const char *sql, sqlite3_stmt **statement)
 {
-    return status_of(sqlite3_prepare_v2(db, sql, -1, s, NULL));
+    return status_of(sqlite3_prepare_v2(db, sql, -1, statement, NULL));
 }
 
 /* Reads the one number that a query returns. */
 static int query_number(sqlite3 *db, const char *sql, int64_t *value)
 {
-    sqlite3_stmt *s = NULL;
-    int code, rc = prepare(db, sql, &s);
+    sqlite3_stmt *statement = NULL;
+    int code, rc = prepare_statement(db, sql, &statement);
 
     if (!rc) {
-        code = sqlite3_step(s);
+        code = sqlite3_step(statement);
         rc = code == SQLITE_ROW ? OK : code == SQLITE_DONE ? ERR_FORMAT : status_of(code);
     }
     if (!rc)
-        *value = sqlite3_column_int64(s, 0);
-    sqlite3_finalize(s);
+        *value = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
     return rc;
 }
 
 static int check_database(sqlite3 *db, enum lookup_kind kind, struct lookup_skipped *skipped)
 {
-    int64_t application, version, tables, sound = 1;
+    int64_t application_id, version, table_count, sound = 1;
 
-    TRY(query_number(db, "PRAGMA application_id", &application));
+    TRY(query_number(db, "PRAGMA application_id", &application_id));
     TRY(query_number(db, "PRAGMA user_version", &version));
-    if (application == STORE_APPLICATION && (version < STORE_OLDEST || version > STORE_VERSION))
+    if (application_id == STORE_APPLICATION && (version < STORE_OLDEST || version > STORE_VERSION))
         skipped->version = version;
-    if (application != STORE_APPLICATION || version < STORE_OLDEST || version > STORE_VERSION)
+    if (application_id != STORE_APPLICATION || version < STORE_OLDEST || version > STORE_VERSION)
         return ERR_FORMAT;
     /* A view of one of these names could run for ever. */
     TRY(query_number(
         db,
         "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name IN"
         " ('entry', 'override', 'shape', 'space', 'fingerprint', 'fingerprint_field')",
-        &tables));
+        &table_count));
     /* A snapshot is small enough for a check; a work database with every sample is not. */
     if (kind == LOOKUP_SNAPSHOT)
         TRY(query_number(
             db, "SELECT count(*) = 0 FROM pragma_quick_check WHERE quick_check <> 'ok'", &sound));
-    return tables == 6 && sound ? OK : ERR_FORMAT;
+    return table_count == 6 && sound ? OK : ERR_FORMAT;
 }
 
 /* ---- Rows. */
@@ -294,21 +294,21 @@ enum {
 /* Rows come sorted by layer, so it looks up the layer only when it changes. */
 static int layer_of(struct table_reader *r, sqlite3_stmt *row, struct lookup_layer **layer)
 {
-    int64_t at[3] = { sqlite3_column_int64(row, FINGERPRINT), sqlite3_column_int64(row, SHAPE),
-                      sqlite3_column_int64(row, WINDOW) };
-    struct lookup_layer next = { .file = r->file, .declared = at[1] };
-    bool answers, elsewhere, usable;
+    int64_t key[3] = { sqlite3_column_int64(row, FINGERPRINT), sqlite3_column_int64(row, SHAPE),
+                       sqlite3_column_int64(row, WINDOW) };
+    struct lookup_layer next = { .file = r->file, .declared = key[1] };
+    bool cluster_usable, elsewhere, shape_usable;
 
-    if (memcmp(at, r->layer_key, sizeof(at)) != 0) {
-        memcpy(r->layer_key, at, sizeof(at));
+    if (memcmp(key, r->layer_key, sizeof(key)) != 0) {
+        memcpy(r->layer_key, key, sizeof(key));
         r->rows_skipped = true;
-        if (at[2] >= 1 && at[2] <= UINT32_MAX) {
-            next.window = (uint32_t)at[2];
-            TRY(read_cluster(r, at[0], &next, &answers, &elsewhere));
-            TRY(read_shape(r, at[1], &next, &usable));
-            if (elsewhere && usable)
+        if (key[2] >= 1 && key[2] <= UINT32_MAX) {
+            next.window = (uint32_t)key[2];
+            TRY(read_cluster(r, key[0], &next, &cluster_usable, &elsewhere));
+            TRY(read_shape(r, key[1], &next, &shape_usable));
+            if (elsewhere && shape_usable)
                 lookup_skip_space(&r->set->skipped, next.shape.space);
-            r->rows_skipped = !answers || !usable;
+            r->rows_skipped = !cluster_usable || !shape_usable;
         }
         if (!r->rows_skipped && !lookup_set_layer(r->set, &next))
             return ERR_NOMEM;
@@ -420,14 +420,18 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
                });
 }
 
+/* A pin has its last bucket behind its plan. */
+enum { LAST_BUCKET = PLAN_COLUMN + 1 };
+
 static int add_pin(sqlite3_stmt *row, struct lookup_layer *layer)
 {
-    int64_t first = sqlite3_column_int64(row, 3), last = sqlite3_column_int64(row, 5);
+    int64_t first = sqlite3_column_int64(row, BUCKET),
+            last = sqlite3_column_int64(row, LAST_BUCKET);
     struct moe_plan plan;
 
     if (layer->pin_count == PINS_MAX)
         return ERR_FORMAT;
-    if (!is_u32(first) || !is_u32(last) || plan_parse(column_text(row, 4), &plan))
+    if (!is_u32(first) || !is_u32(last) || plan_parse(column_text(row, PLAN_COLUMN), &plan))
         return OK;
     return lookup_layer_pin(layer, &(struct lookup_pin){ (uint32_t)first, (uint32_t)last, plan });
 }
@@ -458,7 +462,7 @@ static int read_rows(struct table_reader *r, const char *sql,
 {
     sqlite3_stmt *row = NULL;
     struct lookup_layer *layer;
-    int code = SQLITE_DONE, rc = prepare(r->db, sql, &row);
+    int code = SQLITE_DONE, rc = prepare_statement(r->db, sql, &row);
 
     memset(r->layer_key, 0xff, sizeof(r->layer_key));
     while (!rc && (code = sqlite3_step(row)) == SQLITE_ROW) {
@@ -541,7 +545,8 @@ static int read_spaces(struct table_reader *r)
 {
     const struct declaration *d;
     sqlite3_stmt *row = NULL;
-    int code = SQLITE_DONE, rc = prepare(r->db, "SELECT text FROM space ORDER BY id", &row);
+    int code = SQLITE_DONE,
+        rc = prepare_statement(r->db, "SELECT text FROM space ORDER BY id", &row);
 
     while (!rc && (code = sqlite3_step(row)) == SQLITE_ROW)
         declaration_register_silently(column_text(row, 0), &d);
@@ -551,11 +556,12 @@ static int read_spaces(struct table_reader *r)
 
 static int read_all(struct table_reader *r)
 {
-    TRY(prepare(r->db,
-                "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD
-                "'semantics'), here, (" FIELD "'compute_library') FROM fingerprint WHERE id = ?1",
-                &r->cluster));
-    TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
+    TRY(prepare_statement(r->db,
+                          "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD
+                          "'semantics'), here, (" FIELD
+                          "'compute_library') FROM fingerprint WHERE id = ?1",
+                          &r->cluster));
+    TRY(prepare_statement(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
     TRY(read_spaces(r));
     TRY(read_entries(r));
     TRY(read_pins(r));

@@ -37,7 +37,7 @@ struct moe_routes {
 
 /* ---- Opening. */
 
-static int check(const struct moe_routes_options *o)
+static int check_options(const struct moe_routes_options *o)
 {
     if (o->experts < 1 || o->experts > EXPERTS_MOST)
         return fail(ERR_ARGUMENT, "routes: experts is %u: it must be from 1 to %d", o->experts,
@@ -81,7 +81,7 @@ int moe_routes_open(const struct moe_routes_options *options, struct moe_routes 
            options->struct_size && options->struct_size < sizeof(o) ? options->struct_size
                                                                     : sizeof(o));
     o.struct_size = sizeof(o);
-    TRY(check(&o));
+    TRY(check_options(&o));
     r = calloc(1, sizeof(*r));
     if (!r)
         return MOE_ERR_NOMEM;
@@ -110,65 +110,75 @@ int moe_routes_open(const struct moe_routes_options *options, struct moe_routes 
 
 static uint32_t slot_of(const struct moe_routes *r, uint64_t key)
 {
+    /* Multiplicative hashing: the upper bits of the product are the slot. */
     return r->slot_bits ? (uint32_t)(key * 0x9e3779b97f4a7c15u >> (64 - r->slot_bits)) : 0;
 }
 
 static int32_t find_room(const struct moe_routes *r, uint64_t key)
 {
-    int32_t at = r->slots[slot_of(r, key)];
+    int32_t index = r->slots[slot_of(r, key)];
 
-    while (at != NONE && r->rooms[at].key != key)
-        at = r->rooms[at].next_in_slot;
-    return at;
+    while (index != NONE && r->rooms[index].key != key)
+        index = r->rooms[index].next_in_slot;
+    return index;
 }
 
-static uint16_t *ids_of(const struct moe_routes *r, int32_t at)
+static uint16_t *ids_of(const struct moe_routes *r, int32_t index)
 {
-    return r->ids + (size_t)at * r->o.rows * r->o.top_k;
+    return r->ids + (size_t)index * r->o.rows * r->o.top_k;
 }
 
-static void unlink_room(struct moe_routes *r, int32_t at)
+static void unlink_room(struct moe_routes *r, int32_t index)
 {
-    struct batch_room *room = &r->rooms[at];
+    struct batch_room *room = &r->rooms[index];
 
-    *(room->older == NONE ? &r->oldest : &r->rooms[room->older].newer) = room->newer;
-    *(room->newer == NONE ? &r->newest : &r->rooms[room->newer].older) = room->older;
+    if (room->older == NONE)
+        r->oldest = room->newer;
+    else
+        r->rooms[room->older].newer = room->newer;
+    if (room->newer == NONE)
+        r->newest = room->older;
+    else
+        r->rooms[room->newer].older = room->older;
 }
 
-static void append_room(struct moe_routes *r, int32_t at)
+static void append_room(struct moe_routes *r, int32_t index)
 {
-    r->rooms[at].older = r->newest;
-    r->rooms[at].newer = NONE;
-    *(r->newest == NONE ? &r->oldest : &r->rooms[r->newest].newer) = at;
-    r->newest = at;
+    r->rooms[index].older = r->newest;
+    r->rooms[index].newer = NONE;
+    if (r->newest == NONE)
+        r->oldest = index;
+    else
+        r->rooms[r->newest].newer = index;
+    r->newest = index;
 }
 
 /* Returns a room for a new key: a free one, else that of the batch that was put longest ago. */
-static int32_t room_for(struct moe_routes *r, uint64_t key)
+static int32_t take_room(struct moe_routes *r, uint64_t key)
 {
     uint32_t slot = slot_of(r, key);
-    int32_t at, *link;
+    int32_t index, *link;
 
     if (r->taken < r->o.rooms) {
-        at = (int32_t)r->taken++;
+        index = (int32_t)r->taken++;
     } else {
         if (!r->full_noted)
             note("routes: all %u rooms are taken: each new batch now replaces the one that was put "
                  "longest ago",
                  r->o.rooms);
         r->full_noted = true;
-        at = r->oldest;
-        unlink_room(r, at);
-        link = &r->slots[slot_of(r, r->rooms[at].key)];
-        while (*link != at)
+        index = r->oldest;
+        unlink_room(r, index);
+        link = &r->slots[slot_of(r, r->rooms[index].key)];
+        while (*link != index)
             link = &r->rooms[*link].next_in_slot;
-        *link = r->rooms[at].next_in_slot;
+        *link = r->rooms[index].next_in_slot;
     }
-    r->rooms[at].key = key;
-    r->rooms[at].next_in_slot = r->slots[slot];
-    r->slots[slot] = at;
-    append_room(r, at);
-    return at;
+    r->rooms[index].key = key;
+    r->rooms[index].next_in_slot = r->slots[slot];
+    r->slots[slot] = index;
+    append_room(r, index);
+    return index;
 }
 
 /* ---- Tokens. */
@@ -204,7 +214,7 @@ static bool ids_usable(struct moe_routes *r, const int32_t *ids, uint32_t rows)
 
 /* Returns whether both lists have the same experts. Neither has an expert twice, so counting the
  * common ones is enough. */
-static bool same_set(struct moe_routes *r, const uint16_t *old, const int32_t *ids)
+static bool has_same_experts(struct moe_routes *r, const uint16_t *old, const int32_t *ids)
 {
     uint32_t k = r->o.top_k, token = 0, common = 0;
 
@@ -224,55 +234,55 @@ static bool same_set(struct moe_routes *r, const uint16_t *old, const int32_t *i
 int moe_routes_put(struct moe_routes *r, uint64_t key, const int32_t *ids, uint32_t rows,
                    uint32_t top_k, uint64_t *same, uint64_t *compared)
 {
-    uint64_t kept = 0;
-    uint32_t known = 0;
-    uint16_t *place;
-    int32_t at;
+    uint64_t same_tokens = 0;
+    uint32_t compared_tokens = 0;
+    uint16_t *stored_ids;
+    int32_t index;
 
     if (!r || !ids || !rows || rows > r->o.rows || top_k != r->o.top_k || !ids_usable(r, ids, rows))
         return MOE_ERR_ARGUMENT;
-    at = find_room(r, key);
-    if (at == NONE) {
-        at = room_for(r, key);
+    index = find_room(r, key);
+    if (index == NONE) {
+        index = take_room(r, key);
     } else {
-        known = r->rooms[at].rows == rows ? rows : 0;
-        unlink_room(r, at);
-        append_room(r, at);
+        compared_tokens = r->rooms[index].rows == rows ? rows : 0;
+        unlink_room(r, index);
+        append_room(r, index);
     }
-    place = ids_of(r, at);
-    for (uint32_t t = 0; t < known; t++)
-        kept += same_set(r, place + (size_t)t * top_k, ids + (size_t)t * top_k);
+    stored_ids = ids_of(r, index);
+    for (uint32_t t = 0; t < compared_tokens; t++)
+        same_tokens += has_same_experts(r, stored_ids + (size_t)t * top_k, ids + (size_t)t * top_k);
     for (size_t i = 0; i < (size_t)rows * top_k; i++)
-        place[i] = (uint16_t)ids[i];
-    r->rooms[at].rows = rows;
+        stored_ids[i] = (uint16_t)ids[i];
+    r->rooms[index].rows = rows;
     if (same)
-        *same = kept;
+        *same = same_tokens;
     if (compared)
-        *compared = known;
+        *compared = compared_tokens;
     return MOE_OK;
 }
 
 int moe_routes_get(const struct moe_routes *r, uint64_t key, int32_t *ids, size_t room,
                    uint32_t *rows)
 {
-    const uint16_t *place;
+    const uint16_t *stored_ids;
     size_t count;
-    int32_t at;
+    int32_t index;
 
     if (!r || !ids || !rows)
         return MOE_ERR_ARGUMENT;
-    at = find_room(r, key);
-    if (at == NONE) {
+    index = find_room(r, key);
+    if (index == NONE) {
         *rows = 0;
         return MOE_OK;
     }
-    count = (size_t)r->rooms[at].rows * r->o.top_k;
+    count = (size_t)r->rooms[index].rows * r->o.top_k;
     if (room < count)
         return MOE_ERR_ARGUMENT;
-    place = ids_of(r, at);
+    stored_ids = ids_of(r, index);
     for (size_t i = 0; i < count; i++)
-        ids[i] = place[i];
-    *rows = r->rooms[at].rows;
+        ids[i] = stored_ids[i];
+    *rows = r->rooms[index].rows;
     return MOE_OK;
 }
 
