@@ -327,7 +327,7 @@ int store_open(const char *path, unsigned flags, struct store **out)
     TRY(new_store(path, &store));
     slash = strrchr(store->path, '/');
     name = slash ? slash + 1 : store->path;
-    /* The files other_file the database have longer names. Better no run than one whose table has
+    /* The files beside the database have longer names. Better no run than one whose table has
      * no place. */
     if (strlen(name) > name_bytes_max) {
         rc = fail(ERR_ARGUMENT, "%.60s...: a database's name has at most %zu letters", name,
