@@ -10,7 +10,7 @@ struct store *known_open(const char *path_or_null, unsigned flags)
 {
     char path[PATH_MAX];
     struct store *store = NULL;
-    bool log_before = log_only(false); /* a missing database is no fault here */
+    bool log_before = log_enable(false); /* a missing database is no fault here */
 
     /* A damaged database counts as an empty one. */
     if (store_path(path_or_null, STORE_CONSULT | flags, path, sizeof(path)) ||
