@@ -18,12 +18,12 @@ static const struct verb *const verbs[] = {
     &capacities_verb, &run_verb,    &study_verb,       &init_verb,     &serve_verb,  NULL,
 };
 
-static int help(const char *name, const char *more)
+static int print_help(const char *name, const char *extra_word)
 {
     const struct verb *verb = name ? verb_find(verbs, name) : NULL;
 
-    if (more)
-        return fail(ERR_ARGUMENT, "help takes one VERB: leave out \"%s\"", more);
+    if (extra_word)
+        return fail(ERR_ARGUMENT, "help takes one VERB: leave out \"%s\"", extra_word);
     if (name && !verb)
         return verb_unknown(verbs, name);
     if (verb)
@@ -36,26 +36,26 @@ static int help(const char *name, const char *more)
 /* Runs the command line: a verb, or an option that stands instead of one. */
 static int run_command(char **argv)
 {
-    const char *first = argv[1];
-    const struct verb *verb = verb_find(verbs, first);
+    const char *word = argv[1];
+    const struct verb *verb = verb_find(verbs, word);
 
     if (verb)
         return verb_main(verb, argv, 1);
-    if (!strcmp(first, "--cluster"))
+    if (!strcmp(word, "--cluster"))
         return verb_main(&tune_verb, argv, 0); /* `moetune --cluster` is `moetune tune` */
-    if (!strcmp(first, "--help") || !strcmp(first, "-h") || !strcmp(first, "help"))
-        return help(argv[2], argv[2] ? argv[3] : NULL);
-    if (!strcmp(first, "--completion")) {
+    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
+        return print_help(argv[2], argv[2] ? argv[3] : NULL);
+    if (!strcmp(word, "--completion")) {
         if (!argv[2] || strcmp(argv[2], "bash") != 0)
             return fail(ERR_ARGUMENT, "--completion \"%s\": the only shell is bash",
                         argv[2] ? argv[2] : "");
         completion_print(verbs, stdout);
-    } else if (!strcmp(first, "--man")) {
+    } else if (!strcmp(word, "--man")) {
         manual_print(verbs, stdout);
-    } else if (!strcmp(first, "--version") || !strcmp(first, "version")) {
+    } else if (!strcmp(word, "--version") || !strcmp(word, "version")) {
         printf("moetune %s\n", MOETUNE_VERSION);
     } else {
-        return verb_unknown(verbs, first);
+        return verb_unknown(verbs, word);
     }
     return OK;
 }
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
 {
     int rc = ERR_ARGUMENT;
 
-    verb_list(verbs);
+    verb_set_all(verbs);
     launch_restore_environment();
     if (launch_is_later_rank()) /* the first rank alone prints how to use the program */
         log_mute_usage();

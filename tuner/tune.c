@@ -28,8 +28,8 @@ struct tuning {
     struct misses misses;                         /* of --from-misses */
     struct sweep_result results[TUNE_LAYERS_MAX]; /* by layer */
     size_t swept;                                 /* layers that have a result */
-    int unfit;                           /* ERR_NOMEM: some layer needs more memory than there is */
-    char decide[CAMPAIGN_COMMAND_BYTES]; /* the same command without its effort */
+    int memory_status; /* ERR_NOMEM: some layer needs more memory than there is */
+    char decide_command[CAMPAIGN_COMMAND_BYTES]; /* the same command without its effort */
 };
 
 /* What the table has of a layer in the buckets of this command. */
@@ -39,14 +39,15 @@ struct layer_outcome {
     bool wrong; /* a trial had wrong results */
 };
 
-static int count_entry(void *self, const struct entry_row *e)
+static int count_entry(void *self, const struct entry_row *entry)
 {
-    struct layer_outcome *o = self;
+    struct layer_outcome *outcome = self;
 
-    if (e->window != o->plans->window || e->bucket < o->plans->first || e->bucket > o->plans->last)
+    if (entry->window != outcome->plans->window || entry->bucket < outcome->plans->first ||
+        entry->bucket > outcome->plans->last)
         return OK;
-    o->entries++;
-    o->undecided += entry_is_undecided(e);
+    outcome->entries++;
+    outcome->undecided += entry_is_undecided(entry);
     return OK;
 }
 
@@ -58,20 +59,20 @@ static int note_wrong(void *self, const struct trial_row *trial)
 
 /* ---- what is printed at the end of a run */
 
-static void print_layer_result(const struct tuning *t, size_t i)
+static void print_layer_result(const struct tuning *t, size_t layer)
 {
-    const struct sweep_result *r = &t->results[i];
-    const struct layer_plans *plans = &t->request.spaces[i];
+    const struct sweep_result *result = &t->results[layer];
+    const struct layer_plans *plans = &t->request.spaces[layer];
     char words[LOAD_WORDS_BYTES], printed[LOAD_WORDS_BYTES] = "";
 
-    printf("\nbuckets   %u measured now, %u known before, %u inferred", r->measured, r->known,
-           r->inferred);
-    if (r->pinned)
-        printf(", %u pinned and left alone", r->pinned);
-    if (r->failed_trials)
-        printf("; %u trials failed", r->failed_trials);
-    if (r->ruled_out)
-        printf("; %u ruled out by memory", r->ruled_out);
+    printf("\nbuckets   %u measured now, %u known before, %u inferred", result->measured,
+           result->known, result->inferred);
+    if (result->pinned)
+        printf(", %u pinned and left alone", result->pinned);
+    if (result->failed_trials)
+        printf("; %u trials failed", result->failed_trials);
+    if (result->ruled_out)
+        printf("; %u ruled out by memory", result->ruled_out);
     putchar('\n');
 
     /* The files of --routing, and the expert load of each bucket where it differs from the bucket
@@ -85,13 +86,13 @@ static void print_layer_result(const struct tuning *t, size_t i)
             printf("          from bucket %u on %s\n", bucket, words);
         memcpy(printed, words, sizeof(printed));
     }
-    if (*r->standing.why)
-        printf("gain      not known: %s\n", r->standing.why);
-    if (r->too_wide.buckets)
+    if (*result->standing.why)
+        printf("gain      not known: %s\n", result->standing.why);
+    if (result->too_wide.buckets)
         printf("width     %u bucket%s too wide: at the lower end the plan is expected to lose more "
                "than %g %%; --window %u would help\n",
-               r->too_wide.buckets, r->too_wide.buckets == 1 ? " is" : "s are", TOO_WIDE_LOSS * 100,
-               r->too_wide.window);
+               result->too_wide.buckets, result->too_wide.buckets == 1 ? " is" : "s are",
+               TOO_WIDE_LOSS * 100, result->too_wide.window);
 }
 
 static uint64_t paper_trials(const struct tuning *t)
@@ -116,52 +117,52 @@ static int print_settings(const struct tuning *t)
                                  gains, TUNE_LAYERS_MAX);
 
     for (int i = 0; i < count; i++) {
-        const struct setting_gain *g = &gains[i];
-        const struct moe_shape *best = &t->request.spaces[g->best].shape;
-        const struct moe_shape *first = &t->request.spaces[g->first].shape;
+        const struct setting_gain *gain = &gains[i];
+        const struct moe_shape *best = &t->request.spaces[gain->best].shape;
+        const struct moe_shape *first = &t->request.spaces[gain->first].shape;
 
-        if (!g->buckets)
+        if (!gain->buckets)
             printf("setting   not known: no bucket is measured in two of them\n");
-        else if (g->best == g->first)
+        else if (gain->best == gain->first)
             printf("setting   %s: the others take no less time\n", SETTING_TEXT(first));
         else
             printf("setting   %s takes %.1f %% less time%s than\n"
                    "          %s, over %u bucket%s\n",
-                   SETTING_TEXT(best), g->gain * 100,
-                   INTERVAL_TEXT("%.1f", g->low * 100, g->high * 100), SETTING_TEXT(first),
-                   g->buckets, g->buckets == 1 ? "" : "s");
+                   SETTING_TEXT(best), gain->gain * 100,
+                   INTERVAL_TEXT("%.1f", gain->low * 100, gain->high * 100), SETTING_TEXT(first),
+                   gain->buckets, gain->buckets == 1 ? "" : "s");
     }
     return count < 0 ? count : OK;
 }
 
-static int print_layers(const struct tuning *t, bool *any)
+static int print_layers(const struct tuning *t, bool *has_table)
 {
     const struct campaign *c = &t->campaign;
-    unsigned words = 0;
+    unsigned legend_words = 0;
 
     for (size_t i = 0; i < t->swept; i++) {
         int64_t shape;
         int rc;
 
         TRY(store_shape_add(c->store, &t->request.spaces[i].shape, &shape));
-        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, NULL, &words,
-                          stdout);
+        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, NULL,
+                          &legend_words, stdout);
         if (rc < 0)
             return rc;
         if (rc == OK)
             print_layer_result(t, i);
-        *any |= rc == OK;
+        *has_table |= rc == OK;
         printf("\n");
     }
-    if (*any) {
-        tables_legend(words, stdout);
+    if (*has_table) {
+        tables_legend(legend_words, stdout);
         printf("\n");
     }
     return OK;
 }
 
 /* Prints where the table is, and the commands that use it. */
-static int print_table(const struct tuning *t)
+static int print_table_use(const struct tuning *t)
 {
     const struct campaign *c = &t->campaign;
     char digest[SHA256_HEX_BYTES];
@@ -186,19 +187,20 @@ static int print_table(const struct tuning *t)
         return OK;
     }
     for (size_t i = 0; i < t->swept; i++) {
-        struct layer_outcome o = { .plans = &t->request.spaces[i] };
+        struct layer_outcome outcome = { .plans = &t->request.spaces[i] };
         int64_t shape;
 
-        TRY(store_shape_add(c->store, &o.plans->shape, &shape));
-        TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &o));
-        undecided += t->results[i].standing.row.more_s > 0 ? 0 : o.undecided; /* printed above */
+        TRY(store_shape_add(c->store, &outcome.plans->shape, &shape));
+        TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &outcome));
+        undecided +=
+            t->results[i].standing.row.more_s > 0 ? 0 : outcome.undecided; /* printed above */
     }
     putchar('\n');
     return paste_next(&(struct tuned_table){
         .store = c->store,
         .path = c->path,
         .undecided = undecided,
-        .decide = effort_words[t->request.options->effort + 1] ? t->decide : NULL,
+        .decide = effort_words[t->request.options->effort + 1] ? t->decide_command : NULL,
     });
 }
 
@@ -206,9 +208,9 @@ static int print_text(void *self)
 {
     const struct tuning *t = self;
     const struct campaign *c = &t->campaign;
-    bool any = false;
+    bool has_table = false;
 
-    TRY(print_layers(t, &any));
+    TRY(print_layers(t, &has_table));
     printf("steps     %" PRIu64 " to search, %" PRIu64 " to compare, %" PRIu64
            " to warm up, in %s;\n          the Tutel paper's search takes %" PRIu64
            " trials for these buckets\n",
@@ -216,8 +218,8 @@ static int print_text(void *self)
            DURATION_TEXT(seconds_taken(t)), paper_trials(t));
     campaign_print_heat(c, stdout);
     TRY(print_settings(t));
-    if (any)
-        return print_table(t);
+    if (has_table)
+        return print_table_use(t);
     printf("table     %s holds nothing of this yet\n", c->path);
     return OK;
 }
@@ -240,16 +242,16 @@ static int print_json(void *self)
         c->run.row.samples_search, c->run.row.samples_default, c->run.row.samples_warm,
         paper_trials(t));
     for (size_t i = 0; i < t->swept; i++) {
-        const struct sweep_result *r = &t->results[i];
+        const struct sweep_result *result = &t->results[i];
 
         json_write(stdout,
                    "%s\n {'measured': %u, 'known': %u, 'inferred': %u, 'failed': %u, "
                    "'ruled_out': %u",
-                   i ? "," : "", r->measured, r->known, r->inferred, r->failed_trials,
-                   r->ruled_out);
-        tables_json_standing(*r->standing.why ? NULL : &r->standing.row, stdout);
+                   i ? "," : "", result->measured, result->known, result->inferred,
+                   result->failed_trials, result->ruled_out);
+        tables_json_standing(*result->standing.why ? NULL : &result->standing.row, stdout);
         json_write(stdout, ", 'window': %u, 'too_wide': %u}", t->request.spaces[i].window,
-                   r->too_wide.buckets);
+                   result->too_wide.buckets);
     }
     json_write(stdout, "],\n'settings': [");
     settings =
@@ -257,14 +259,14 @@ static int print_json(void *self)
     if (settings < 0)
         return settings;
     for (int i = 0; i < settings; i++) {
-        const struct setting_gain *g = &gains[i];
+        const struct setting_gain *gain = &gains[i];
 
         json_write(stdout,
                    "%s\n {'best': '%s', 'against': '%s', 'gain': %g, 'gain_low': %g, "
                    "'gain_high': %g, 'buckets': %u}",
-                   i ? "," : "", SHAPE_TEXT(&t->request.spaces[g->best].shape),
-                   SHAPE_TEXT(&t->request.spaces[g->first].shape), g->gain, g->low, g->high,
-                   g->buckets);
+                   i ? "," : "", SHAPE_TEXT(&t->request.spaces[gain->best].shape),
+                   SHAPE_TEXT(&t->request.spaces[gain->first].shape), gain->gain, gain->low,
+                   gain->high, gain->buckets);
     }
     json_write(stdout, "],\n'tables': ");
     tables_json(c->store, c->cluster_id, 0, NULL, NULL, stdout);
@@ -274,18 +276,18 @@ static int print_json(void *self)
 
 /* ---- the verb */
 
-static int prepare(void *self, const struct cluster *here)
+static int prepare_layers(void *self, const struct cluster *here)
 {
     struct tuning *t = self;
-    bool none;
+    bool none_fits;
 
     TRY(tune_request_make(t->request.options, here, &t->request));
     if (t->request.declared)
         return fail(ERR_ARGUMENT, "--space %s: a program runs these plans: name it with --exec",
                     t->request.options->space);
     t->campaign.cluster = t->request.cluster;
-    t->unfit = tune_request_fits(&t->request, &none);
-    return none ? t->unfit : OK;
+    t->memory_status = tune_request_fits(&t->request, &none_fits);
+    return none_fits ? t->memory_status : OK;
 }
 
 /* Reports each layer that got no table because no plan could be measured. */
@@ -295,20 +297,20 @@ static int check_tables(const struct tuning *t)
     int rc = OK;
 
     for (size_t i = 0; i < t->swept; i++) {
-        struct layer_outcome o = { .plans = &t->request.spaces[i] };
+        struct layer_outcome outcome = { .plans = &t->request.spaces[i] };
         int64_t shape;
 
-        TRY(store_shape_add(c->store, &o.plans->shape, &shape));
-        TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &o));
-        if (o.entries)
+        TRY(store_shape_add(c->store, &outcome.plans->shape, &shape));
+        TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &outcome));
+        if (outcome.entries)
             continue;
-        TRY(store_trials(c->store, c->cluster_id, shape, o.plans->window, UINT32_MAX, note_wrong,
-                         &o));
-        rc = fail(o.wrong ? ERR_WRONG : UNSUPPORTED,
+        TRY(store_trials(c->store, c->cluster_id, shape, outcome.plans->window, UINT32_MAX,
+                         note_wrong, &outcome));
+        rc = fail(outcome.wrong ? ERR_WRONG : UNSUPPORTED,
                   "%s: no plan could be measured%s, so it has no table; moetune show --trials --db "
                   "%s says why",
-                  SHAPE_TEXT(&o.plans->shape), o.wrong ? ", because results were wrong" : "",
-                  c->path);
+                  SHAPE_TEXT(&outcome.plans->shape),
+                  outcome.wrong ? ", because results were wrong" : "", c->path);
     }
     return rc;
 }
@@ -352,32 +354,32 @@ static int tune_layers(void *self)
     }
     rc = campaign_finish(&t->campaign, rc, t->request.options->json ? print_json : print_text, t);
     /* That one layer has too little memory is printed already. */
-    return rc || from_misses || t->unfit ? rc : check_tables(t);
+    return rc || from_misses || t->memory_status ? rc : check_tables(t);
 }
 
 static int run_tune(const struct verb_call *call, void *options)
 {
-    struct tune_options *o = options;
-    struct campaign_verb verb = { prepare, tune_layers, NULL };
+    struct tune_options *tune_options = options;
+    struct campaign_verb verb = { .prepare = prepare_layers, .run = tune_layers };
     struct tuning *t;
     int rc;
 
-    screen_color(o->color);
-    TRY(tune_options_check(o, call->arguments[0]));
-    if (!o->setup.sim && !o->setup.quiet && !call->count && !launch_is_rank())
+    screen_color(tune_options->color);
+    TRY(tune_options_check(tune_options, call->arguments[0]));
+    if (!tune_options->setup.sim && !tune_options->setup.quiet && !call->count && !launch_is_rank())
         doctor_note_load();
-    if (o->exec)
-        return exec_protocol(o, call->argv + 1);
+    if (tune_options->exec)
+        return exec_protocol(tune_options, call->argv + 1);
     t = calloc(1, sizeof(*t));
     if (!t)
         return fail(ERR_NOMEM, "the tuner");
     verb.self = t;
-    t->request.options = o;
-    t->campaign.setup = &o->setup;
+    t->request.options = tune_options;
+    t->campaign.setup = &tune_options->setup;
     campaign_command(call->argv + 1, "--retune", NULL, t->campaign.command);
-    campaign_command(call->argv + 1, "--retune", "--effort", t->decide);
+    campaign_command(call->argv + 1, "--retune", "--effort", t->decide_command);
     rc = campaign_lead(&t->campaign, &verb);
-    rc = rc ? rc : t->unfit;
+    rc = rc ? rc : t->memory_status;
     for (size_t i = 0; i < t->swept && !rc; i++)
         rc = t->results[i].standing.row.given_up ? ERR_WRONG : OK;
     misses_free(&t->misses);

@@ -38,7 +38,8 @@ static bool takes_value(const struct option_row *row)
     return row->kind != OPTION_GROUP && row->kind != OPTION_FLAG;
 }
 
-static bool can_be_guessed(const struct option_row *row)
+/* Whether the values are words of a list, files or folders. */
+static bool has_known_values(const struct option_row *row)
 {
     return row->words || !strcmp(row->value, "FILE") || !strcmp(row->value, "DIR");
 }
@@ -47,10 +48,10 @@ static bool can_be_guessed(const struct option_row *row)
  * options it offers nothing: bash would offer files by itself. */
 static void print_values(const struct option_row *rows, size_t count, FILE *out)
 {
-    const char *between = "        ";
+    const char *separator = "        ";
 
     for (const struct option_row *row = rows; row < rows + count; row++) {
-        if (!takes_value(row) || !can_be_guessed(row))
+        if (!takes_value(row) || !has_known_values(row))
             continue;
         fputs("        ", out);
         if (row->letter)
@@ -66,14 +67,14 @@ static void print_values(const struct option_row *rows, size_t count, FILE *out)
         }
     }
     for (const struct option_row *row = rows; row < rows + count; row++) {
-        if (!takes_value(row) || can_be_guessed(row))
+        if (!takes_value(row) || has_known_values(row))
             continue;
-        fprintf(out, "%s--%s", between, row->name);
+        fprintf(out, "%s--%s", separator, row->name);
         if (row->letter)
             fprintf(out, "|-%c", row->letter);
-        between = "|";
+        separator = "|";
     }
-    if (*between == '|')
+    if (*separator == '|')
         fputs(") kind=none ;;\n", out);
 }
 
@@ -95,8 +96,8 @@ static void print_verb(const struct verb *verb, const char *pattern, FILE *out)
         fputs("argument=files\n", out); /* HOSTS may be a file, too */
     } else {                            /* "set|unset" are words */
         fputs("argument=words; [[ $kind ]] || words=\"", out);
-        for (const char *c = verb->arguments; *c; c++)
-            fputc(*c == '|' ? ' ' : *c, out);
+        for (const char *letter = verb->arguments; *letter; letter++)
+            fputc(*letter == '|' ? ' ' : *letter, out);
         fputs("\"\n", out);
     }
     fputs("        ;;\n", out);

@@ -74,7 +74,8 @@ int load_options_check(const struct load_options *o)
                : OK;
 }
 
-/* For each option: its member in the shape, and its default.  In the order of layer_rows. */
+/* For each option: its member in the options, its member in the shape, and its default.  In the
+ * order of layer_rows. */
 #define PART(field, fallback)                                                                      \
     {                                                                                              \
         offsetof(struct layer_options, field), offsetof(struct moe_shape, field), fallback, false  \
@@ -168,7 +169,7 @@ bool layer_options_example(const char *device, uint32_t ranks, struct layer_opti
 }
 
 /* Returns the value that a shape has for an option; for a mask, that of its lowest bit. */
-static uint32_t value_of(const struct part *part, uint32_t option)
+static uint32_t value_in_shape(const struct part *part, uint32_t option)
 {
     uint32_t value = 0;
 
@@ -179,20 +180,21 @@ static uint32_t value_of(const struct part *part, uint32_t option)
     return value;
 }
 
-/* Writes a copy of the options for each bit of the mask at `field`, or one copy if the option was
+/* Writes a copy of the options for each bit of the mask at `offset`, or one copy if the option was
  * not given.  Returns the number of copies. */
-static size_t split_mask(const struct layer_options *from, size_t field, struct layer_options *out)
+static size_t split_mask(const struct layer_options *options, size_t offset,
+                         struct layer_options *out)
 {
-    uint32_t mask = get_member(from, field);
+    uint32_t mask = get_member(options, offset);
     size_t count = 0;
 
-    out[0] = *from;
+    out[0] = *options;
     if (mask == NOT_GIVEN)
         return 1;
     for (uint32_t bit = 1; bit <= mask; bit *= 2)
         if (mask & bit) {
-            out[count] = *from;
-            set_member(&out[count++], field, bit);
+            out[count] = *options;
+            set_member(&out[count++], offset, bit);
         }
     return count;
 }
@@ -219,9 +221,9 @@ size_t layer_options_settings(const struct layer_options *options,
            count = 0;
 
     for (size_t i = 0; i < layouts; i++) {
-        bool hidden = by_layout[i].layouts == 1u << MOE_LAYOUT_HIDDEN;
+        bool is_hidden = by_layout[i].layouts == 1u << MOE_LAYOUT_HIDDEN;
 
-        if (layouts > 1 && !hidden && by_layout[i].shares != NOT_GIVEN)
+        if (layouts > 1 && !is_hidden && by_layout[i].shares != NOT_GIVEN)
             by_layout[i].shares = shares_of_experts(by_layout[i].shares);
         count += split_mask(&by_layout[i], offsetof(struct layer_options, shares), out + count);
     }
@@ -230,30 +232,30 @@ size_t layer_options_settings(const struct layer_options *options,
 
 int layer_options_single(const struct layer_options *options)
 {
-    struct layer_options each[LAYER_SETTINGS_MAX];
+    struct layer_options settings[LAYER_SETTINGS_MAX];
 
-    if (layer_options_settings(options, each) == 1)
+    if (layer_options_settings(options, settings) == 1)
         return OK;
     return fail(ERR_ARGUMENT, "--layout and --shares: give one word of each here, not several");
 }
 
-struct moe_shape layer_options_shape(const struct layer_options *o, struct rank_layout on,
+struct moe_shape layer_options_shape(const struct layer_options *o, struct rank_layout placement,
                                      uint32_t dtype)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape),
-                               .ranks = on.ranks,
-                               .ranks_per_node = on.per_node,
-                               .ranks_per_rack = on.per_rack };
+                               .ranks = placement.ranks,
+                               .ranks_per_node = placement.per_node,
+                               .ranks_per_rack = placement.per_rack };
 
     for (int i = 0; i < PART_COUNT; i++) {
-        uint32_t value = value_of(&parts[i], get_member(o, parts[i].option));
+        uint32_t value = value_in_shape(&parts[i], get_member(o, parts[i].option));
 
         set_member(&shape, parts[i].shape, value == NOT_GIVEN ? parts[i].fallback : value);
     }
     if (shape.dtype == NOT_GIVEN)
         shape.dtype = dtype;
     if (shape.experts == NOT_GIVEN)
-        shape.experts = on.ranks % 2 == 0 ? on.ranks / 2 : 1;
+        shape.experts = placement.ranks % 2 == 0 ? placement.ranks / 2 : 1;
     if (shape.top_k == NOT_GIVEN)
         shape.top_k = shape.experts > 1 && shape.router != MOE_ROUTER_BILEVEL ? 2 : 1;
     shape_complete(&shape); /* writes members that mean the same in one way */
@@ -262,51 +264,51 @@ struct moe_shape layer_options_shape(const struct layer_options *o, struct rank_
 
 int layer_options_check(const struct moe_shape *shape)
 {
-    static bool said;
+    static bool noted; /* once for all layers */
 
     TRY(shape_check(shape));
-    if (shape_groups_straddle(shape) && !said)
+    if (shape_groups_straddle(shape) && !noted)
         note(
             "G=%u: groups of experts lie across the borders of %u nodes; a limit on groups is then "
             "none on nodes",
             shape->groups, shape_nodes(shape));
-    said |= shape_groups_straddle(shape);
+    noted |= shape_groups_straddle(shape);
     return OK;
 }
 
-/* Merges a value of --shape with that of the option `name`.  ERR_ARGUMENT if they differ. */
-static int merge_value(const char *name, const char *text, uint32_t said, uint32_t *given)
+/* Merges a value of --shape with that of the option `option`.  ERR_ARGUMENT if they differ. */
+static int merge_value(const char *option, const char *text, uint32_t from_shape, uint32_t *given)
 {
-    if (said != NOT_GIVEN && *given != NOT_GIVEN && said != *given)
-        return fail(ERR_ARGUMENT, "--%s contradicts --shape \"%s\": leave one of them out", name,
+    if (from_shape != NOT_GIVEN && *given != NOT_GIVEN && from_shape != *given)
+        return fail(ERR_ARGUMENT, "--%s contradicts --shape \"%s\": leave one of them out", option,
                     text);
-    *given = said == NOT_GIVEN ? *given : said;
+    *given = from_shape == NOT_GIVEN ? *given : from_shape;
     return OK;
 }
 
-int layer_options_text(const char *text, struct layer_options *inout, struct rank_layout *on)
+int layer_options_text(const char *text, struct layer_options *inout, struct rank_layout *placement)
 {
-    struct moe_shape said = { .ranks = NOT_GIVEN,
-                              .ranks_per_node = NOT_GIVEN,
-                              .ranks_per_rack = NOT_GIVEN };
+    struct moe_shape from_shape = { .ranks = NOT_GIVEN,
+                                    .ranks_per_node = NOT_GIVEN,
+                                    .ranks_per_rack = NOT_GIVEN };
     struct layer_options layer = *inout;
 
     for (int i = 0; i < PART_COUNT; i++)
-        set_member(&said, parts[i].shape, NOT_GIVEN);
-    if (shape_parse(text, &said))
+        set_member(&from_shape, parts[i].shape, NOT_GIVEN);
+    if (shape_parse(text, &from_shape))
         return ERR_ARGUMENT;
     for (int i = 0; i < PART_COUNT; i++) {
         uint32_t given = get_member(&layer, parts[i].option),
-                 word = get_member(&said, parts[i].shape);
+                 value = get_member(&from_shape, parts[i].shape);
 
-        if (parts[i].mask && word != NOT_GIVEN)
-            word = 1u << word;
-        TRY(merge_value(layer_rows[i].name, text, word, &given));
+        if (parts[i].mask && value != NOT_GIVEN)
+            value = 1u << value;
+        TRY(merge_value(layer_rows[i].name, text, value, &given));
         set_member(&layer, parts[i].option, given);
     }
-    TRY(merge_value("ranks", text, said.ranks, &on->ranks));
-    TRY(merge_value("ranks-per-node", text, said.ranks_per_node, &on->per_node));
-    TRY(merge_value("ranks-per-rack", text, said.ranks_per_rack, &on->per_rack));
+    TRY(merge_value("ranks", text, from_shape.ranks, &placement->ranks));
+    TRY(merge_value("ranks-per-node", text, from_shape.ranks_per_node, &placement->per_node));
+    TRY(merge_value("ranks-per-rack", text, from_shape.ranks_per_rack, &placement->per_rack));
     *inout = layer;
     return OK;
 }
@@ -323,27 +325,27 @@ int layer_options_plan(const char *text, struct moe_plan *out)
 
 int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct moe_shape *out)
 {
-    struct stated_layer s = *stated;
+    struct stated_layer filled = *stated;
     struct moe_shape shape;
 
-    if (!s.on.per_node)
-        s.on.per_node = NOT_GIVEN;
-    TRY(layer_options_single(&s.layer));
-    if (s.shape)
-        TRY(layer_options_text(s.shape, &s.layer, &s.on));
-    if (s.on.ranks == NOT_GIVEN)
-        s.on.ranks = 4;
-    if (s.on.per_node == NOT_GIVEN)
-        s.on.per_node = s.on.ranks;
-    if (s.on.per_rack == NOT_GIVEN)
-        s.on.per_rack = 0;
-    shape = layer_options_shape(&s.layer, s.on, dtype);
-    if (s.shape) { /* the space is a word that no option has */
-        struct moe_shape said = { 0 };
+    if (!filled.on.per_node)
+        filled.on.per_node = NOT_GIVEN;
+    TRY(layer_options_single(&filled.layer));
+    if (filled.shape)
+        TRY(layer_options_text(filled.shape, &filled.layer, &filled.on));
+    if (filled.on.ranks == NOT_GIVEN)
+        filled.on.ranks = 4;
+    if (filled.on.per_node == NOT_GIVEN)
+        filled.on.per_node = filled.on.ranks;
+    if (filled.on.per_rack == NOT_GIVEN)
+        filled.on.per_rack = 0;
+    shape = layer_options_shape(&filled.layer, filled.on, dtype);
+    if (filled.shape) { /* the space is a word that no option has */
+        struct moe_shape from_shape = { 0 };
 
-        TRY(shape_parse(s.shape, &said));
-        shape.space = said.space;
-        if (said.space && layer_options_none(&s.layer))
+        TRY(shape_parse(filled.shape, &from_shape));
+        shape.space = from_shape.space;
+        if (from_shape.space && layer_options_none(&filled.layer))
             shape_set_none(&shape);
     }
     TRY(layer_options_check(&shape));
@@ -353,16 +355,16 @@ int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct
 
 bool stated_layer_fits(const struct stated_layer *stated, const struct moe_shape *shape)
 {
-    const struct rank_layout *on = &stated->on;
+    const struct rank_layout *placement = &stated->on;
 
     for (int i = 0; i < PART_COUNT; i++) {
-        uint32_t value = value_of(&parts[i], get_member(&stated->layer, parts[i].option));
+        uint32_t value = value_in_shape(&parts[i], get_member(&stated->layer, parts[i].option));
 
         if (value != NOT_GIVEN && value != get_member(shape, parts[i].shape))
             return false;
     }
     return shape_agrees(shape, stated->shape) &&
-           (on->ranks == NOT_GIVEN || on->ranks == shape->ranks) &&
-           (on->per_node == NOT_GIVEN || on->per_node == shape->ranks_per_node) &&
-           (on->per_rack == NOT_GIVEN || on->per_rack == shape->ranks_per_rack);
+           (placement->ranks == NOT_GIVEN || placement->ranks == shape->ranks) &&
+           (placement->per_node == NOT_GIVEN || placement->per_node == shape->ranks_per_node) &&
+           (placement->per_rack == NOT_GIVEN || placement->per_rack == shape->ranks_per_rack);
 }

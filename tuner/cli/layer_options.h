@@ -59,15 +59,16 @@ bool layer_options_example(const char *device, uint32_t ranks, struct layer_opti
 
 /* The shape of the one layer that the options name.  `dtype`: the storage type if --dtype is not
  * given, see gpus_dtype(). */
-struct moe_shape layer_options_shape(const struct layer_options *options, struct rank_layout on,
-                                     uint32_t dtype);
+struct moe_shape layer_options_shape(const struct layer_options *options,
+                                     struct rank_layout placement, uint32_t dtype);
 
 /* Calls shape_check(), and notes once if a group of experts lies on parts of several nodes. */
 int layer_options_check(const struct moe_shape *shape);
 
 /* Adds the values of a text such as "E=8 H=4096 W=4" to options that were not given.  ERR_ARGUMENT
  * if the text is wrong, or contradicts an option; then nothing is changed. */
-int layer_options_text(const char *text, struct layer_options *inout, struct rank_layout *on);
+int layer_options_text(const char *text, struct layer_options *inout,
+                       struct rank_layout *placement);
 
 /* A layer and its ranks as options name them, for verbs that start no ranks but read or write
  * tables. */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_MOST = 118 };
+enum { LINE_LENGTH_MAX = 118 };
 
 /* Whether Markdown takes the word for a mark at the beginning of a line. */
-static bool is_mark(const char *word, size_t length)
+static bool is_markdown_mark(const char *word, size_t length)
 {
     size_t digits = strspn(word, "0123456789");
 
@@ -17,15 +17,16 @@ static bool is_mark(const char *word, size_t length)
 }
 
 /* Prints a word, with backslashes before the characters that Markdown would read as marks.  Between
- * backticks nothing is escaped; *typed says whether the word is there.  Returns the width. */
-static int put_word(const char *word, size_t length, bool *typed, FILE *out)
+ * backticks nothing is escaped; *in_code says whether the word is between them.  Returns the width.
+ */
+static int print_escaped(const char *word, size_t length, bool *in_code, FILE *out)
 {
     int width = 0;
 
     for (size_t i = 0; i < length; i++) {
         if (word[i] == '`')
-            *typed = !*typed;
-        else if (!*typed && strchr("\\*<>~|", word[i]))
+            *in_code = !*in_code;
+        else if (!*in_code && strchr("\\*<>~|", word[i]))
             width += fprintf(out, "\\");
         fputc(word[i], out);
         width++;
@@ -34,26 +35,28 @@ static int put_word(const char *word, size_t length, bool *typed, FILE *out)
 }
 
 /* Prints a paragraph.  Each sentence begins on a line of its own. */
-static void print_text(const char *text, const char *indent, FILE *out)
+static void print_paragraph(const char *text, const char *indent, FILE *out)
 {
-    bool typed = false, ended = true;
+    bool in_code = false, sentence_ended = true;
     int column = 0;
 
     while (*(text += strspn(text, " \n"))) {
         size_t length = strcspn(text, " \n");
         char next;
 
-        if (ended || (column + 1 + (int)length > LINE_MOST && !typed && !is_mark(text, length))) {
+        if (sentence_ended || (column + 1 + (int)length > LINE_LENGTH_MAX && !in_code &&
+                               !is_markdown_mark(text, length))) {
             fprintf(out, "%s%s", column ? "\n" : "", indent);
             column = (int)strlen(indent);
         } else {
             fputc(' ', out);
             column++;
         }
-        column += put_word(text, length, &typed, out);
+        column += print_escaped(text, length, &in_code, out);
         text += length;
         next = text[strspn(text, " \n")];
-        ended = text[-1] == '.' && (isupper((unsigned char)next) || next == '`') && !typed;
+        sentence_ended =
+            text[-1] == '.' && (isupper((unsigned char)next) || next == '`') && !in_code;
     }
     fputc('\n', out);
 }
@@ -61,7 +64,7 @@ static void print_text(const char *text, const char *indent, FILE *out)
 static void print_item(const char *name, const char *meaning, FILE *out)
 {
     fprintf(out, "- `%s`\\\n", name);
-    print_text(meaning, "  ", out);
+    print_paragraph(meaning, "  ", out);
 }
 
 static void print_option(const struct option_row *row, const void *defaults, FILE *out)
@@ -76,47 +79,47 @@ static void print_option(const struct option_row *row, const void *defaults, FIL
         fprintf(out, strpbrk(row->value, "[*") ? " `%s`" : " *%s*", row->value);
     fputs("\\\n", out);
     option_describe(row, defaults, text, sizeof(text));
-    print_text(text, "  ", out);
+    print_paragraph(text, "  ", out);
 }
 
 static void print_verb(const struct verb *const *verbs, const struct verb *verb, FILE *out)
 {
-    const struct verb *const *same = verbs;
-    bool listed;
+    const struct verb *const *first_with_rows = verbs;
+    bool is_listed_above;
 
     /* Verbs that share a table of options, as import and merge, list them once. */
-    while (*same != verb && (*same)->rows != verb->rows)
-        same++;
-    listed = *same != verb && verb->rows;
+    while (*first_with_rows != verb && (*first_with_rows)->rows != verb->rows)
+        first_with_rows++;
+    is_listed_above = *first_with_rows != verb && verb->rows;
     fprintf(out, "\n### moetune %s%s%s%s\n\n", verb->name, verb->arguments ? " " : "",
             verb->arguments ? verb->arguments : "", verb->rows ? " [options]" : "");
-    print_text(verb->about, "", out);
-    if (listed) {
-        fprintf(out, "\nThe options are those of `moetune %s`.\n", (*same)->name);
+    print_paragraph(verb->about, "", out);
+    if (is_listed_above) {
+        fprintf(out, "\nThe options are those of `moetune %s`.\n", (*first_with_rows)->name);
     } else {
         struct option_row rows[OPTION_ROWS_MAX];
         size_t count = options_flatten(verb->rows, rows);
-        bool ended = true; /* print an empty line before the next list */
+        bool list_begins = true; /* print an empty line before the next list */
 
         for (size_t i = 0; i < count; i++) {
             if (rows[i].kind == OPTION_GROUP) {
                 fprintf(out, "\n*%s*\n", rows[i].name);
-                ended = true;
+                list_begins = true;
                 continue;
             }
-            fputs(ended ? "\n" : "", out);
-            ended = false;
+            fputs(list_begins ? "\n" : "", out);
+            list_begins = false;
             print_option(&rows[i], verb->defaults, out);
         }
     }
-    if (verb->tables && !listed) {
+    if (verb->tables && !is_listed_above) {
         fputs("\n```text\n", out);
         verb->tables(out);
         fputs("```\n", out);
     }
     if (verb->notes) {
         fputc('\n', out);
-        print_text(verb->notes, "", out);
+        print_paragraph(verb->notes, "", out);
     }
     fprintf(out, "\nExample: `moetune %s`\n", verb->example);
 }
@@ -190,7 +193,7 @@ void manual_print(const struct verb *const *verbs, FILE *out)
           "moetune help [VERB]\nmoetune --version\nmoetune --completion bash\n```\n\n"
           "## Description\n\n",
           out);
-    print_text(
+    print_paragraph(
         "An MoE layer has one workload that changes at every training step: its expert capacity c. "
         "There are several ways to run the layer: how parallel (r), how finely pipelined (d), with "
         "which all-to-all (a). Such a combination is a plan. `moetune` measures which plan is "
@@ -202,20 +205,21 @@ void manual_print(const struct verb *const *verbs, FILE *out)
         if (verbs[i]->summary)
             print_item(verbs[i]->name, verbs[i]->summary, out);
     fputs("\n## Options\n\n", out);
-    print_text("Every verb takes `--help`. Options and arguments may come in any order. If an "
-               "option is given twice the last value counts, unless its text says \"may be "
-               "repeated\". Defaults stand in brackets. Bash completes verbs, options and words "
-               "after `. <(moetune --completion bash)`.",
-               "", out);
+    print_paragraph(
+        "Every verb takes `--help`. Options and arguments may come in any order. If an "
+        "option is given twice the last value counts, unless its text says \"may be "
+        "repeated\". Defaults stand in brackets. Bash completes verbs, options and words "
+        "after `. <(moetune --completion bash)`.",
+        "", out);
     for (size_t i = 0; verbs[i]; i++)
         if (verbs[i]->summary)
             print_verb(verbs, verbs[i], out);
     fputs("\n## Exit status\n\n", out);
-    for (const struct verb_end *end = verb_ends; end->meaning; end++) {
+    for (const struct exit_code *row = exit_codes; row->meaning; row++) {
         char code[16];
 
-        snprintf(code, sizeof(code), "%d", end->code);
-        print_item(code, end->meaning, out);
+        snprintf(code, sizeof(code), "%d", row->code);
+        print_item(code, row->meaning, out);
     }
     fputs("\n## Environment\n\n", out);
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)

@@ -38,7 +38,7 @@ enum thing {
 static const struct {
     enum thing thing;
     const char *key;
-} names[] = {
+} key_names[] = {
     { EXPERTS, "num_local_experts" },
     { EXPERTS, "num_experts" },
     { EXPERTS, "n_routed_experts" },
@@ -71,12 +71,13 @@ static const struct {
     { COSINE, "cosine_router" },               /* Swin-MoE */
     { PROJECTION, "cosine_router_dim" },
 };
-enum { NAME_COUNT = sizeof(names) / sizeof(names[0]) };
+enum { NAME_COUNT = sizeof(key_names) / sizeof(key_names[0]) };
 
 /* Objects whose members count as well: a model with several parts has its text part in one of them.
  */
-static const char *const inner[] = { "text_config", "llm_config",          "language_config",
-                                     "ffn_config",  "quantization_config", NULL };
+static const char *const inner_objects[] = { "text_config",         "llm_config",
+                                             "language_config",     "ffn_config",
+                                             "quantization_config", NULL };
 
 /* Whether the name of a key says that it is about experts. */
 static bool is_of_experts(const char *key)
@@ -85,7 +86,8 @@ static bool is_of_experts(const char *key)
            !strstr(key, "jitter");
 }
 
-/* What was read from the file so far. */
+/* What was read from the file so far.  `rank` of a thing: members of an inner object go before
+ * those of the whole file, and then the order of key_names counts. */
 struct found {
     bool inside;        /* the reader is in one of the inner objects */
     char left_out[200]; /* keys about experts that moetune does not know */
@@ -108,7 +110,7 @@ static const struct known_word {
 static void note_unknown_key(struct found *found, const char *key)
 {
     for (int i = 0; i < NAME_COUNT; i++)
-        if (!strcmp(key, names[i].key))
+        if (!strcmp(key, key_names[i].key))
             return;
     if (is_of_experts(key))
         text_add(found->left_out, sizeof(found->left_out), "%s%s", *found->left_out ? ", " : "",
@@ -116,72 +118,74 @@ static void note_unknown_key(struct found *found, const char *key)
 }
 
 /* Stores a member of the JSON file if it is one of ours. */
-static int read_member(void *self, const struct json_value *v)
+static int read_member(void *self, const struct json_value *member)
 {
     struct found *found = self;
 
-    if (v->depth == 1)
-        found->inside = v->kind == JSON_OBJECT && v->key && word_find(inner, v->key) >= 0;
-    if ((v->kind != JSON_NUMBER && v->kind != JSON_STRING && v->kind != JSON_TRUE) || !v->key ||
-        v->depth != 1 + found->inside)
+    if (member->depth == 1)
+        found->inside = member->kind == JSON_OBJECT && member->key &&
+                        word_find(inner_objects, member->key) >= 0;
+    if ((member->kind != JSON_NUMBER && member->kind != JSON_STRING && member->kind != JSON_TRUE) ||
+        !member->key || member->depth != 1 + found->inside)
         return OK;
-    note_unknown_key(found, v->key);
+    note_unknown_key(found, member->key);
     for (int i = 0; i < NAME_COUNT; i++) {
         int rank = (found->inside ? 2 : 1) * NAME_COUNT - i;
 
-        if (strcmp(v->key, names[i].key) != 0 || found->things[names[i].thing].rank >= rank)
+        if (strcmp(member->key, key_names[i].key) != 0 ||
+            found->things[key_names[i].thing].rank >= rank)
             continue;
-        found->things[names[i].thing].rank = rank;
-        found->things[names[i].thing].number = v->kind == JSON_NUMBER ? json_number(v)
-                                               : v->kind == JSON_TRUE ? 1
-                                                                      : NAN;
-        text_put(found->things[names[i].thing].word, WORD_BYTES, "%s", v->value);
+        found->things[key_names[i].thing].rank = rank;
+        found->things[key_names[i].thing].number = member->kind == JSON_NUMBER ? json_number(member)
+                                                   : member->kind == JSON_TRUE ? 1
+                                                                               : NAN;
+        text_put(found->things[key_names[i].thing].word, WORD_BYTES, "%s", member->value);
     }
     return OK;
 }
 
 /* Writes all names of a thing, for a message. */
-static void names_of(enum thing thing, char *text, size_t size)
+static void write_names(enum thing thing, char *text, size_t size)
 {
     *text = 0;
     for (int i = 0; i < NAME_COUNT; i++)
-        if (names[i].thing == thing)
-            text_add(text, size, "%s%s", *text ? ", " : "", names[i].key);
+        if (key_names[i].thing == thing)
+            text_add(text, size, "%s%s", *text ? ", " : "", key_names[i].key);
 }
 
 /* Reads a size from what was found, unless the option of the same meaning was given. */
-static int read_size(const char *path, const struct found *f, enum thing thing, const char *option,
-                     uint32_t *given)
+static int read_size(const char *path, const struct found *found, enum thing thing,
+                     const char *option, uint32_t *given)
 {
-    double value = f->things[thing].number;
-    char known[160];
+    double value = found->things[thing].number;
+    char names[160];
 
     if (*given != NOT_GIVEN)
         return OK;
-    if (f->things[thing].rank && value >= 1 && value <= 1 << 24 && value == floor(value)) {
+    if (found->things[thing].rank && value >= 1 && value <= 1 << 24 && value == floor(value)) {
         *given = (uint32_t)value;
         return OK;
     }
-    names_of(thing, known, sizeof(known));
-    if (f->things[thing].rank)
+    write_names(thing, names, sizeof(names));
+    if (found->things[thing].rank)
         return fail(ERR_ARGUMENT, "%s: %s: a whole number from 1 to %d is wanted, or --%s", path,
-                    known, 1 << 24, option);
-    return fail(ERR_ARGUMENT, "%s: there is no %s; give it by --%s", path, known, option);
+                    names, 1 << 24, option);
+    return fail(ERR_ARGUMENT, "%s: there is no %s; give it by --%s", path, names, option);
 }
 
 /* Reads a word from what was found, unless the option of the same meaning was given. */
-static int read_word(const char *path, const struct found *f, enum thing thing,
+static int read_word(const char *path, const struct found *found, enum thing thing,
                      const struct known_word *words, const char *option, const char *fallback,
                      uint32_t *given)
 {
-    const char *word = f->things[thing].word;
-    char known[160];
+    const char *word = found->things[thing].word;
+    char names[160];
 
     if (*given != NOT_GIVEN)
         return OK;
-    names_of(thing, known, sizeof(known));
-    if (!f->things[thing].rank) {
-        note("%s: there is no %s: the layer gets %s (--%s changes that)", path, known, fallback,
+    write_names(thing, names, sizeof(names));
+    if (!found->things[thing].rank) {
+        note("%s: there is no %s: the layer gets %s (--%s changes that)", path, names, fallback,
              option);
         return OK;
     }
@@ -195,44 +199,44 @@ static int read_word(const char *path, const struct found *f, enum thing thing,
                 option, word, option);
 }
 
-static int apply_found(const char *path, const struct found *f, struct layer_options *o)
+static int apply_found(const char *path, const struct found *found, struct layer_options *options)
 {
-    struct layer_options layer = *o;
+    struct layer_options layer = *options;
 
-    TRY(read_size(path, f, EXPERTS, "experts", &layer.experts));
-    TRY(read_size(path, f, TOP_K, "top-k", &layer.top_k));
-    TRY(read_size(path, f, MODEL_DIM, "model-dim", &layer.model_dim));
-    TRY(read_size(path, f, HIDDEN_DIM, "hidden-dim", &layer.hidden_dim));
-    TRY(read_word(path, f, DTYPE, types, "dtype", "f32", &layer.dtype));
-    TRY(read_word(path, f, ACTIVATION, activations, "activation", "relu", &layer.activation));
+    TRY(read_size(path, found, EXPERTS, "experts", &layer.experts));
+    TRY(read_size(path, found, TOP_K, "top-k", &layer.top_k));
+    TRY(read_size(path, found, MODEL_DIM, "model-dim", &layer.model_dim));
+    TRY(read_size(path, found, HIDDEN_DIM, "hidden-dim", &layer.hidden_dim));
+    TRY(read_word(path, found, DTYPE, types, "dtype", "f32", &layer.dtype));
+    TRY(read_word(path, found, ACTIVATION, activations, "activation", "relu", &layer.activation));
     /* A model without these two has no such key, or `false`. */
-    if (f->things[PRIORITY].number == 1 && layer.order == NOT_GIVEN)
+    if (found->things[PRIORITY].number == 1 && layer.order == NOT_GIVEN)
         layer.order = MOE_ORDER_PRIORITY;
-    if (f->things[COSINE].number == 1) {
+    if (found->things[COSINE].number == 1) {
         if (layer.router == NOT_GIVEN)
             layer.router = MOE_ROUTER_COSINE;
-        if (layer.router == MOE_ROUTER_COSINE && f->things[PROJECTION].rank)
-            TRY(read_size(path, f, PROJECTION, "projection", &layer.projection));
+        if (layer.router == MOE_ROUTER_COSINE && found->things[PROJECTION].rank)
+            TRY(read_size(path, found, PROJECTION, "projection", &layer.projection));
     }
-    if (f->things[ROUTER].rank)
-        TRY(read_word(path, f, ROUTER, routers, "router", "softmax", &layer.router));
+    if (found->things[ROUTER].rank)
+        TRY(read_word(path, found, ROUTER, routers, "router", "softmax", &layer.router));
     /* Most models have no groups of experts: no key, 0 groups, or one. */
     if (layer.groups == NOT_GIVEN) {
-        if (f->things[GROUP_LIMIT].rank && !f->things[GROUPS].rank)
+        if (found->things[GROUP_LIMIT].rank && !found->things[GROUPS].rank)
             return fail(ERR_ARGUMENT, "%s: there is a topk_group, but no n_group", path);
-        if (f->things[GROUPS].rank && f->things[GROUPS].number > 1) {
-            TRY(read_size(path, f, GROUPS, "groups", &layer.groups));
-            TRY(read_size(path, f, GROUP_LIMIT, "group-limit", &layer.group_limit));
+        if (found->things[GROUPS].rank && found->things[GROUPS].number > 1) {
+            TRY(read_size(path, found, GROUPS, "groups", &layer.groups));
+            TRY(read_size(path, found, GROUP_LIMIT, "group-limit", &layer.group_limit));
         }
     }
-    if (*f->left_out)
-        note("%s: moetune ignores %s: the layer is measured without", path, f->left_out);
-    if (f->things[QUANTIZATION].rank)
+    if (*found->left_out)
+        note("%s: moetune ignores %s: the layer is measured without", path, found->left_out);
+    if (found->things[QUANTIZATION].rank)
         note("%s: weights are stored as %s, which moetune does not have: experts are measured in "
              "%s",
-             path, f->things[QUANTIZATION].word,
+             path, found->things[QUANTIZATION].word,
              dtype_words[layer.dtype == NOT_GIVEN ? MOE_F32 : layer.dtype]);
-    *o = layer;
+    *options = layer;
     return OK;
 }
 

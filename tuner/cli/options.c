@@ -17,8 +17,8 @@
 
 /* ---- tables */
 
-static size_t flatten(const struct option_row *rows, size_t offset, struct option_row *out,
-                      size_t used)
+static size_t flatten_rows(const struct option_row *rows, size_t offset, struct option_row *out,
+                           size_t used)
 {
     for (; rows && (rows->name || rows->kind == OPTION_GROUP); rows++) {
         if (rows->name) {
@@ -28,14 +28,14 @@ static size_t flatten(const struct option_row *rows, size_t offset, struct optio
             out[used++].rows = NULL;
         }
         if (rows->kind == OPTION_GROUP)
-            used = flatten(rows->rows, offset + rows->offset, out, used);
+            used = flatten_rows(rows->rows, offset + rows->offset, out, used);
     }
     return used;
 }
 
 size_t options_flatten(const struct option_row *rows, struct option_row out[OPTION_ROWS_MAX])
 {
-    return flatten(rows, 0, out, 0);
+    return flatten_rows(rows, 0, out, 0);
 }
 
 /* ---- the values of options, by their kind */
@@ -47,7 +47,7 @@ uint32_t graphs_steps_are(uint32_t way)
     return way == GRAPHS_ON ? STEPS_GRAPHS : (way == GRAPHS_AHEAD ? STEPS_AHEAD : STEPS_EAGER);
 }
 
-static int bad_value(const struct option_row *row, const char *text, const char *wanted)
+static int refuse_value(const struct option_row *row, const char *text, const char *wanted)
 {
     return fail(ERR_ARGUMENT, "--%s %s: %s is wanted", row->name, *text ? text : "\"\"", wanted);
 }
@@ -57,32 +57,33 @@ static bool has_range(const struct option_row *row)
     return row->least < row->most;
 }
 
-static int out_of_range(const struct option_row *row, const char *text, const char *what)
+static int refuse_number(const struct option_row *row, const char *text, const char *what)
 {
     char wanted[96] = "";
 
     if (has_range(row))
         snprintf(wanted, sizeof(wanted), "%s from %.10g to %.10g", what, row->least, row->most);
-    return bad_value(row, text, *wanted ? wanted : what);
+    return refuse_value(row, text, *wanted ? wanted : what);
 }
 
-static bool fits(const struct option_row *row, double value)
+static bool is_in_range(const struct option_row *row, double value)
 {
     return !has_range(row) || (value >= row->least && value <= row->most);
 }
 
-static int read_whole(const struct option_row *row, const char *text, uint64_t most, uint64_t *out)
+static int read_whole_number(const struct option_row *row, const char *text, uint64_t type_max,
+                             uint64_t *out)
 {
     char *end;
     unsigned long long value;
 
     errno = 0;
     value = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || !fits(row, (double)value))
-        return out_of_range(row, text, "a whole number");
-    if (errno || value > most)
+    if (*text < '0' || *text > '9' || *end || !is_in_range(row, (double)value))
+        return refuse_number(row, text, "a whole number");
+    if (errno || value > type_max)
         return fail(ERR_ARGUMENT, "--%s %s: at most %llu is wanted", row->name, text,
-                    (unsigned long long)most);
+                    (unsigned long long)type_max);
     *out = value;
     return OK;
 }
@@ -93,17 +94,17 @@ struct option_unit {
     double factor;
 };
 
-/* Reads "2GiB" with one of the units, up to `most` base units.  False if the text is no such
- * quantity. */
+/* Reads "2GiB" with one of the units, up to `base_units_max` base units.  False if the text is no
+ * such quantity. */
 static bool read_quantity(const char *text, const struct option_unit *units, size_t count,
-                          double most, double *out)
+                          double base_units_max, double *out)
 {
     const char *end;
     double value;
 
     if (number_read(text, &end, &value) && value > 0)
         for (size_t i = 0; i < count; i++)
-            if (!strcmp(end, units[i].name) && value <= most / units[i].factor) {
+            if (!strcmp(end, units[i].name) && value <= base_units_max / units[i].factor) {
                 *out = value * units[i].factor;
                 return true;
             }
@@ -130,7 +131,7 @@ static int refuse_word(const struct option_row *row, const char *text, const cha
     text_put(wanted, sizeof(wanted), "%s", what);
     for (uint32_t i = 0; row->words[i]; i++)
         text_add(wanted, sizeof(wanted), " %s", row->words[i]);
-    return bad_value(row, text, wanted);
+    return refuse_value(row, text, wanted);
 }
 
 /* Returns the index of a word, or that of the NULL at the end of the words. */
@@ -145,72 +146,73 @@ static uint32_t find_word(const char *const *words, const char *text, size_t len
 
 static int read_words(const struct option_row *row, const char *text, uint32_t *mask)
 {
-    uint32_t found = 0;
+    uint32_t bits = 0;
 
-    for (const char *at = text;; at++) {
-        size_t length = strcspn(at, ",");
-        uint32_t i = find_word(row->words, at, length);
+    for (const char *word = text;; word++) {
+        size_t length = strcspn(word, ",");
+        uint32_t index = find_word(row->words, word, length);
 
-        if (!row->words[i] || (found >> i & 1))
+        if (!row->words[index] || (bits >> index & 1))
             return refuse_word(row, text, "one or more of");
-        found |= 1u << i;
-        at += length;
-        if (!*at)
+        bits |= 1u << index;
+        word += length;
+        if (!*word)
             break;
     }
-    *mask = found;
+    *mask = bits;
     return OK;
 }
 
 int option_set(const struct option_row *row, const char *text, void *target)
 {
     static const struct option_unit times[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 } };
-    void *at = (char *)target + row->offset;
-    struct option_list *list = at;
-    uint64_t whole;
+    void *member = (char *)target + row->offset; /* of the type that row->kind says */
+    struct option_list *list = member;
+    uint64_t count;
     uint32_t word;
     double number;
 
     switch (row->kind) {
-    case OPTION_FLAG: *(bool *)at = true; return OK;
-    case OPTION_SEED: return read_whole(row, text, UINT64_MAX, at);
+    case OPTION_FLAG: *(bool *)member = true; return OK;
+    case OPTION_SEED: return read_whole_number(row, text, UINT64_MAX, member);
     case OPTION_NUMBER:
-        if (!number_read(text, NULL, &number) || !fits(row, number))
-            return out_of_range(row, text, "a number");
-        *(double *)at = number;
+        if (!number_read(text, NULL, &number) || !is_in_range(row, number))
+            return refuse_number(row, text, "a number");
+        *(double *)member = number;
         return OK;
     case OPTION_TIME:
-        return read_quantity(text, times, 3, 1e9, at)
+        return read_quantity(text, times, 3, 1e9, member)
                    ? OK
-                   : bad_value(row, text, "a time such as 90s, 10m or 2h");
+                   : refuse_value(row, text, "a time such as 90s, 10m or 2h");
     case OPTION_BYTES:
-        return bytes_read(text, at) ? OK : bad_value(row, text, "a size such as 512MiB or 2GiB");
+        return bytes_read(text, member) ? OK
+                                        : refuse_value(row, text, "a size such as 512MiB or 2GiB");
     case OPTION_WORD:
         word = find_word(row->words, text, strlen(text));
         if (!row->words[word])
             return refuse_word(row, text, "one of");
-        *(uint32_t *)at = word;
+        *(uint32_t *)member = word;
         return OK;
-    case OPTION_WORDS: return read_words(row, text, at);
+    case OPTION_WORDS: return read_words(row, text, member);
     case OPTION_TEXT:
         if (!*text) /* a variable of a script that nobody set */
-            return bad_value(row, text, row->value);
-        *(const char **)at = text;
+            return refuse_value(row, text, row->value);
+        *(const char **)member = text;
         return OK;
-    case OPTION_MAYBE_TEXT: *(const char **)at = text; return OK;
+    case OPTION_MAYBE_TEXT: *(const char **)member = text; return OK;
     case OPTION_LIST:
         if (list->count == OPTION_LIST_MAX)
             return fail(ERR_ARGUMENT, "--%s is given more than %d times", row->name,
                         OPTION_LIST_MAX);
         if (!*text)
-            return bad_value(row, text, row->value);
+            return refuse_value(row, text, row->value);
         list->items[list->count++] = text;
         return OK;
     case OPTION_COUNT:
     case OPTION_GROUP: break;
     }
-    TRY(read_whole(row, text, UINT32_MAX - 1, &whole)); /* UINT32_MAX means: not given */
-    *(uint32_t *)at = (uint32_t)whole;
+    TRY(read_whole_number(row, text, UINT32_MAX - 1, &count)); /* UINT32_MAX means: not given */
+    *(uint32_t *)member = (uint32_t)count;
     return OK;
 }
 
@@ -242,28 +244,28 @@ bool option_is_given(const struct option_row *row, const void *options, const vo
 static void format_default(const struct option_row *row, const void *defaults, char *text,
                            size_t size)
 {
-    const void *at = (const char *)defaults + row->offset;
+    const void *member = (const char *)defaults + row->offset;
     const char *word = NULL;
 
     *text = 0;
     switch (row->kind) {
     case OPTION_COUNT:
-        if (*(const uint32_t *)at && *(const uint32_t *)at != UINT32_MAX)
-            snprintf(text, size, "%u", *(const uint32_t *)at);
+        if (*(const uint32_t *)member && *(const uint32_t *)member != UINT32_MAX)
+            snprintf(text, size, "%u", *(const uint32_t *)member);
         break;
     case OPTION_SEED:
-        snprintf(text, size, "%llu", (unsigned long long)*(const uint64_t *)at);
+        snprintf(text, size, "%llu", (unsigned long long)*(const uint64_t *)member);
         break;
     case OPTION_NUMBER:
-        if (!isnan(*(const double *)at))
-            snprintf(text, size, "%g", *(const double *)at);
+        if (!isnan(*(const double *)member))
+            snprintf(text, size, "%g", *(const double *)member);
         break;
     case OPTION_WORD:
-        if (*(const uint32_t *)at != UINT32_MAX)
-            word = row->words[*(const uint32_t *)at];
+        if (*(const uint32_t *)member != UINT32_MAX)
+            word = row->words[*(const uint32_t *)member];
         break;
     case OPTION_TEXT:
-    case OPTION_MAYBE_TEXT: word = *(const char *const *)at; break;
+    case OPTION_MAYBE_TEXT: word = *(const char *const *)member; break;
     case OPTION_TIME:
     case OPTION_BYTES:
     case OPTION_WORDS:
@@ -295,25 +297,26 @@ static unsigned smaller(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
+/* distance[i][j]: between the first i letters of a and the first j letters of b. */
 static unsigned edit_distance(const char *a, const char *b)
 {
-    unsigned d[LETTERS_MAX + 1][LETTERS_MAX + 1];
-    size_t n = strlen(a), m = strlen(b);
+    unsigned distance[LETTERS_MAX + 1][LETTERS_MAX + 1];
+    size_t a_length = strlen(a), b_length = strlen(b);
 
-    if (n > LETTERS_MAX || m > LETTERS_MAX)
+    if (a_length > LETTERS_MAX || b_length > LETTERS_MAX)
         return LETTERS_MAX;
-    for (size_t i = 0; i <= n; i++)
-        for (size_t j = 0; j <= m; j++) {
+    for (size_t i = 0; i <= a_length; i++)
+        for (size_t j = 0; j <= b_length; j++) {
             if (!i || !j) {
-                d[i][j] = (unsigned)(i + j);
+                distance[i][j] = (unsigned)(i + j);
                 continue;
             }
-            d[i][j] = smaller(smaller(d[i - 1][j], d[i][j - 1]) + 1,
-                              d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+            distance[i][j] = smaller(smaller(distance[i - 1][j], distance[i][j - 1]) + 1,
+                                     distance[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                d[i][j] = smaller(d[i][j], d[i - 2][j - 2] + 1);
+                distance[i][j] = smaller(distance[i][j], distance[i - 2][j - 2] + 1);
         }
-    return d[n][m];
+    return distance[a_length][b_length];
 }
 
 static void append_suggestion(char *text, size_t size, const char *prefix, const char *word)
@@ -325,23 +328,24 @@ void suggest(const char *typed, const char *const *words, size_t count, const ch
              char *text, size_t size)
 {
     size_t length = strlen(typed);
-    unsigned nearest = (unsigned)length / 3 + 1;
-    const char *found = NULL;
+    unsigned least_distance = (unsigned)length / 3 + 1;
+    const char *nearest = NULL;
 
     *text = 0;
     for (size_t i = 0; i < count && length; i++)
         if (!strncmp(words[i], typed, length))
             append_suggestion(text, size, prefix, words[i]);
     for (size_t i = 0; i < count && !*text; i++) {
-        unsigned far = edit_distance(typed, words[i]);
+        unsigned distance = edit_distance(typed, words[i]);
 
-        if (far < nearest || (far == nearest && !found && far < length)) {
-            nearest = far;
-            found = words[i];
+        if (distance < least_distance ||
+            (distance == least_distance && !nearest && distance < length)) {
+            least_distance = distance;
+            nearest = words[i];
         }
     }
-    if (found)
-        append_suggestion(text, size, prefix, found);
+    if (nearest)
+        append_suggestion(text, size, prefix, nearest);
     if (*text)
         snprintf(text + strlen(text), size - strlen(text), "?");
 }
@@ -360,26 +364,28 @@ struct parser {
     char letters[2 * OPTION_ROWS_MAX + 8];
 };
 
-static void prepare_parser(const struct option_row *rows, struct parser *p)
+static void fill_parser(const struct option_row *rows, struct parser *p)
 {
-    size_t used, n = 0;
+    size_t letters_used, longs_used = 0;
 
     *p = (struct parser){ .letters = ":h" }; /* options and arguments in any order */
-    used = strlen(p->letters);
+    letters_used = strlen(p->letters);
     p->count = options_flatten(rows, p->rows);
     for (size_t i = 0; i < p->count; i++) {
         const struct option_row *row = &p->rows[i];
-        bool flag = row->kind == OPTION_FLAG;
+        bool is_flag = row->kind == OPTION_FLAG;
 
         if (row->kind == OPTION_GROUP)
             continue;
-        p->longs[n++] = (struct option){ row->name, flag ? no_argument : required_argument, NULL,
-                                         (int)i + FIRST_ROW };
+        p->longs[longs_used++] =
+            (struct option){ row->name, is_flag ? no_argument : required_argument, NULL,
+                             (int)i + FIRST_ROW };
         if (row->letter)
-            used += (size_t)snprintf(p->letters + used, sizeof(p->letters) - used, "%c%s",
-                                     row->letter, flag ? "" : ":");
+            letters_used +=
+                (size_t)snprintf(p->letters + letters_used, sizeof(p->letters) - letters_used,
+                                 "%c%s", row->letter, is_flag ? "" : ":");
     }
-    p->longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
+    p->longs[longs_used] = (struct option){ "help", no_argument, NULL, 'h' };
 }
 
 /* Options that some verbs replace by a word of --shape. */
@@ -396,27 +402,27 @@ void (*options_of_other_verbs)(const char *name, char *text, size_t size);
  * near. Writes "" if there is nothing. */
 static void suggest_instead(const struct parser *p, const char *typed, char *text, size_t size)
 {
-    const char *names[OPTION_ROWS_MAX + 1] = { NULL }, *begin = typed + strspn(typed, "-");
+    const char *names[OPTION_ROWS_MAX + 1] = { NULL }, *bare = typed + strspn(typed, "-");
     char name[64], elsewhere[120];
-    bool shape = false, begins = false;
-    size_t n = 0;
+    bool has_shape = false, is_prefix = false;
+    size_t count = 0;
 
-    text_put(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
+    text_put(name, sizeof(name), "%.*s", (int)strcspn(bare, "="), bare);
     if (!strcmp(name, "c")) /* -c means this where it exists */
         text_put(name, sizeof(name), "capacity");
     *text = *elsewhere = 0;
     if (options_of_other_verbs)
         options_of_other_verbs(name, elsewhere, sizeof(elsewhere));
-    for (; p->longs[n].name; n++) {
-        names[n] = p->longs[n].name;
-        shape |= !strcmp(names[n], "shape");
-        begins |= *name && !strncmp(names[n], name, strlen(name));
+    for (; p->longs[count].name; count++) {
+        names[count] = p->longs[count].name;
+        has_shape |= !strcmp(names[count], "shape");
+        is_prefix |= *name && !strncmp(names[count], name, strlen(name));
     }
-    if (!*elsewhere || begins)
-        suggest(name, names, n, "--", text, size);
+    if (!*elsewhere || is_prefix)
+        suggest(name, names, count, "--", text, size);
     if (*elsewhere)
         text_add(text, size, "%s%s", *text ? " " : "", elsewhere);
-    for (size_t i = 0; i < sizeof(shape_words) / sizeof(shape_words[0]) && shape; i++)
+    for (size_t i = 0; i < sizeof(shape_words) / sizeof(shape_words[0]) && has_shape; i++)
         if (!strcmp(name, shape_words[i][0]))
             text_put(text, size, "write --shape \"%s...\" here", shape_words[i][1]);
 }
@@ -425,31 +431,31 @@ static void suggest_instead(const struct parser *p, const char *typed, char *tex
  * short form: `lookup --model` as --model-dim. */
 static bool is_of_other_verb(const struct parser *p, const char *typed)
 {
-    char name[64], who[120];
+    char name[64], verbs[120];
 
     if (strncmp(typed, "--", 2) != 0 || !options_of_other_verbs)
         return false;
     text_put(name, sizeof(name), "%.*s", (int)strcspn(typed + 2, "="), typed + 2);
-    for (const struct option *o = p->longs; o->name; o++)
-        if (!strcmp(o->name, name))
+    for (const struct option *option = p->longs; option->name; option++)
+        if (!strcmp(option->name, name))
             return false;
-    options_of_other_verbs(name, who, sizeof(who));
-    return *who;
+    options_of_other_verbs(name, verbs, sizeof(verbs));
+    return *verbs;
 }
 
-static int refuse_foreign(const struct parser *p, const char *typed)
+static int refuse_option_of_other_verb(const struct parser *p, const char *typed)
 {
-    char near[300];
+    char suggestion[300];
 
-    suggest_instead(p, typed, near, sizeof(near));
+    suggest_instead(p, typed, suggestion, sizeof(suggestion));
     return fail(ERR_ARGUMENT, "no option %.*s (%s)", (int)strcspn(typed, "="), typed,
-                *near ? near : "see --help");
+                *suggestion ? suggestion : "see --help");
 }
 
 static int refuse_unknown(const struct parser *p, char **argv)
 {
     const char *typed = argv[optind - 1];
-    char near[300];
+    char suggestion[300];
 
     if (optopt >= FIRST_ROW || optopt == 'h')
         return fail(ERR_ARGUMENT, "--%s takes no value",
@@ -459,10 +465,10 @@ static int refuse_unknown(const struct parser *p, char **argv)
         typed = argv[optind];
 
     /* "--ex" may be more than one, "--tokns" is near one, "-json" lacks a dash. */
-    suggest_instead(p, typed, near, sizeof(near));
-    if (optopt && !*near)
+    suggest_instead(p, typed, suggestion, sizeof(suggestion));
+    if (optopt && !*suggestion)
         return fail(ERR_ARGUMENT, "no option -%c (see --help)", optopt);
-    return fail(ERR_ARGUMENT, "no option %s (%s)", typed, *near ? near : "see --help");
+    return fail(ERR_ARGUMENT, "no option %s (%s)", typed, *suggestion ? suggestion : "see --help");
 }
 
 /* Whether the word is an option of the verb: in "-c --db x" the value of -c was forgotten. */
@@ -470,47 +476,48 @@ static bool is_option(const struct parser *p, const char *word)
 {
     if (strncmp(word, "--", 2) != 0)
         return false;
-    for (const struct option *o = p->longs; o->name; o++)
-        if (!strcmp(o->name, word + 2))
+    for (const struct option *option = p->longs; option->name; option++)
+        if (!strcmp(option->name, word + 2))
             return true;
     return false;
 }
 
-static const struct option_row *row_of(const struct parser *p, int found)
+/* Returns the row of what getopt_long returned: a letter, or FIRST_ROW plus the row's index. */
+static const struct option_row *row_of_code(const struct parser *p, int code)
 {
-    for (size_t i = 0; i < p->count && found < FIRST_ROW; i++)
-        if (p->rows[i].letter == found)
+    for (size_t i = 0; i < p->count && code < FIRST_ROW; i++)
+        if (p->rows[i].letter == code)
             return &p->rows[i];
-    return &p->rows[found - FIRST_ROW];
+    return &p->rows[code - FIRST_ROW];
 }
 
-int options_parse(const struct option_row *rows, int argc, char **argv, void *target, int *first,
-                  bool *help)
+int options_parse(const struct option_row *rows, int argc, char **argv, void *target,
+                  int *first_argument, bool *help)
 {
     const char *typed;
     struct parser p;
-    int index, found;
+    int index, code;
 
-    prepare_parser(rows, &p);
+    fill_parser(rows, &p);
     optind = 0;
     opterr = 0;
-    while ((found = getopt_long(argc, argv, p.letters, p.longs, &index)) != -1) {
-        if (found == 'h') {
+    while ((code = getopt_long(argc, argv, p.letters, p.longs, &index)) != -1) {
+        if (code == 'h') {
             *help = true;
             return OK;
         }
         typed = optarg && optarg == argv[optind - 1] ? argv[optind - 2] : argv[optind - 1];
-        if (found != '?' && is_of_other_verb(&p, typed))
-            return refuse_foreign(&p, typed);
-        if (found == ':')
+        if (code != '?' && is_of_other_verb(&p, typed))
+            return refuse_option_of_other_verb(&p, typed);
+        if (code == ':')
             return fail(ERR_ARGUMENT, "%s wants a value (see --help)", argv[optind - 1]);
-        if (found == '?')
+        if (code == '?')
             return refuse_unknown(&p, argv);
         if (optarg == argv[optind - 1] && is_option(&p, optarg))
             return fail(ERR_ARGUMENT, "%s wants a value, which %s is not", argv[optind - 2],
                         optarg);
-        TRY(option_set(row_of(&p, found), optarg, target));
+        TRY(option_set(row_of_code(&p, code), optarg, target));
     }
-    *first = optind;
+    *first_argument = optind;
     return OK;
 }

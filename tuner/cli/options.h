@@ -49,13 +49,14 @@ struct option_row {
  * of `rows`.  Headings stay, as groups without rows.  Returns the number of rows. */
 size_t options_flatten(const struct option_row *rows, struct option_row out[OPTION_ROWS_MAX]);
 
-/* Fills `target` (which holds the defaults) from argv[1..].  *first is the index of the first
- * positional argument.  ERR_ARGUMENT after one message; *help is set for -h or --help. */
-int options_parse(const struct option_row *rows, int argc, char **argv, void *target, int *first,
-                  bool *help);
+/* Fills `target` (which holds the defaults) from argv[1..], and moves the options before the
+ * arguments.  Sets *first_argument to the index in argv of the first argument; argc if there is
+ * none.  ERR_ARGUMENT after one message.  For -h or --help it sets only *help. */
+int options_parse(const struct option_row *rows, int argc, char **argv, void *target,
+                  int *first_argument, bool *help);
 
-/* A hook for messages, which verb_list() sets; NULL until then.  It writes which verbs have an
- * option of that name or letter, as "lookup has it"; "" if none has. */
+/* A hook for messages, which verb_set_all() sets; NULL until then.  It writes which verbs have an
+ * option of that name, as "lookup has it"; "" if none has. */
 extern void (*options_of_other_verbs)(const char *name, char *text, size_t size);
 
 /* Reads `text` as the value of a row from options_flatten(), and stores it in the row's member of

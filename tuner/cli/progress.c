@@ -39,7 +39,7 @@ static void write_time(const struct progress *p, int64_t now_ns, char *text, siz
 {
     double spent_s = (double)(now_ns - p->begun_ns) * 1e-9, work_s = seconds_left(p, spent_s);
     double budget_s = p->deadline_ns ? (double)(p->deadline_ns - now_ns) * 1e-9 : INFINITY;
-    bool compares = p->compares && p->done >= p->buckets;
+    bool only_compares = p->compares && p->done >= p->buckets;
 
     *text = 0;
     if (!p->terminal || isnan(work_s))
@@ -51,39 +51,39 @@ static void write_time(const struct progress *p, int64_t now_ns, char *text, siz
     else if (p->deadline_ns && !(work_s <= budget_s))
         text_add(text, size, "at most %s left (--budget)", DURATION_TEXT(fmax(0, budget_s)));
     else if (work_s < 1)
-        text_add(text, size, compares ? "last comparisons" : "nearly done");
+        text_add(text, size, only_compares ? "last comparisons" : "nearly done");
     else if (work_s >= 1)
         text_add(text, size, "about %s left%s", DURATION_TEXT(work_s),
-                 compares ? " to compare" : "");
+                 only_compares ? " to compare" : "");
 }
 
-enum { BAR = 16 };
+enum { BAR_COLUMNS = 16 };
 
-static void print_line(struct progress *p, int64_t now_ns)
+static void print_progress(struct progress *p, int64_t now_ns)
 {
-    char line[640], bar[BAR + 4] = "", count[40] = "", time[128];
+    char line[640], bar[BAR_COLUMNS + 4] = "", count_text[40] = "", time_text[128];
     int length;
 
-    if (p->terminal && p->buckets && screen_columns(stderr) > 4 * BAR) {
-        int full = (int)((uint64_t)p->done * BAR / p->buckets);
+    if (p->terminal && p->buckets && screen_columns(stderr) > 4 * BAR_COLUMNS) {
+        int filled = (int)((uint64_t)p->done * BAR_COLUMNS / p->buckets);
 
         strcpy(bar, "[................] ");
-        memset(bar + 1, '#', (size_t)(full < BAR ? full : BAR));
+        memset(bar + 1, '#', (size_t)(filled < BAR_COLUMNS ? filled : BAR_COLUMNS));
     }
-    write_time(p, now_ns, time, sizeof(time));
+    write_time(p, now_ns, time_text, sizeof(time_text));
     if (p->buckets)
-        snprintf(count, sizeof(count), "%u/%u buckets, ", p->done, p->buckets);
+        snprintf(count_text, sizeof(count_text), "%u/%u buckets, ", p->done, p->buckets);
     /* What matters most comes first, because a narrow screen cuts the line. */
-    text_put(line, sizeof(line), "%s%s%s%s%s%s; now %s", bar, p->layer, count, time,
+    text_put(line, sizeof(line), "%s%s%s%s%s%s; now %s", bar, p->layer, count_text, time_text,
              *p->leader ? "; " : "", p->leader, p->now);
     if (p->terminal)
         screen_cut(line, screen_columns(stderr) - 1);
     length = (int)strlen(line);
     utf8_clean(line, strlen(line), false);
     if (p->terminal) {
-        int before = log_progress_columns(length);
+        int old_length = log_progress_columns(length);
 
-        fprintf(stderr, "\r%s%*s", line, before > length ? before - length : 0, "");
+        fprintf(stderr, "\r%s%*s", line, old_length > length ? old_length - length : 0, "");
     } else {
         fprintf(stderr, "moetune: %s\n", line);
     }
@@ -91,7 +91,7 @@ static void print_line(struct progress *p, int64_t now_ns)
     fflush(stderr);
 }
 
-static bool is_due(const struct progress *p, int64_t last_ns)
+static bool line_is_due(const struct progress *p, int64_t last_ns)
 {
     int64_t every_ns = p->terminal ? terminal_every_ns : plain_every_ns;
 
@@ -100,13 +100,13 @@ static bool is_due(const struct progress *p, int64_t last_ns)
 
 void progress_tick(struct progress *p)
 {
-    if (is_due(p, p->shown_ns))
-        print_line(p, host_clock_ns());
+    if (line_is_due(p, p->shown_ns))
+        print_progress(p, host_clock_ns());
 }
 
 bool progress_wants_leader(struct progress *p)
 {
-    bool due = is_due(p, p->leader_ns);
+    bool due = line_is_due(p, p->leader_ns);
 
     if (due)
         p->leader_ns = host_clock_ns();
@@ -123,12 +123,13 @@ void progress_show(struct progress *p, const char *now, ...)
     progress_tick(p);
 }
 
-void progress_left(size_t left, size_t all, const char *what, size_t done, double took_s, FILE *to)
+void progress_left(size_t left, size_t total, const char *what, size_t done, double took_s,
+                   FILE *out)
 {
     if (!left)
         return;
-    fprintf(to, "left      %zu of %zu %s", left, all, what);
+    fprintf(out, "left      %zu of %zu %s", left, total, what);
     if (done)
-        fprintf(to, ", about %s more", DURATION_TEXT(took_s / (double)done * (double)left));
-    fprintf(to, "\n");
+        fprintf(out, ", about %s more", DURATION_TEXT(took_s / (double)done * (double)left));
+    fprintf(out, "\n");
 }

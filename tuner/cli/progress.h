@@ -32,8 +32,9 @@ void progress_tick(struct progress *progress);
 /* Whether the caller should find the leader again: true as often as a line is due. */
 bool progress_wants_leader(struct progress *progress);
 
-/* Prints how many of all `what` are left when time ran out, and about how long they would take: as
- * long as each of the `done` ones did. */
-void progress_left(size_t left, size_t all, const char *what, size_t done, double took_s, FILE *to);
+/* Prints how many of `total` things are left when time ran out, and about how long they would take:
+ * as long as each of the `done` ones did.  `what` names the things, for instance "entries". */
+void progress_left(size_t left, size_t total, const char *what, size_t done, double took_s,
+                   FILE *out);
 
 #endif

@@ -11,24 +11,24 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { ROOM = 1 << 16 };
+enum { CHUNK_BYTES = 1 << 16, CHARACTER_BYTES_MAX = 8 };
 
 /* Bytes on their way to the screen.  The first bytes of a character wait until its last one comes.
  */
 struct screen {
-    char bytes[ROOM + 8];
+    char bytes[CHUNK_BYTES + CHARACTER_BYTES_MAX];
     size_t held;
 };
 
 static bool write_all(const char *bytes, size_t count)
 {
     while (count) {
-        ssize_t n = write(STDOUT_FILENO, bytes, count);
+        ssize_t written = write(STDOUT_FILENO, bytes, count);
 
-        if (n < 0 && errno != EINTR)
+        if (written < 0 && errno != EINTR)
             return false;
-        bytes += n > 0 ? n : 0;
-        count -= n > 0 ? (size_t)n : 0;
+        bytes += written > 0 ? written : 0;
+        count -= written > 0 ? (size_t)written : 0;
     }
     return true;
 }
@@ -41,7 +41,7 @@ static ssize_t screen_write(void *self, const char *bytes, size_t count)
     for (size_t done = 0, part; done < count; done += part) {
         size_t ready;
 
-        part = count - done < ROOM ? count - done : ROOM;
+        part = count - done < CHUNK_BYTES ? count - done : CHUNK_BYTES;
         memcpy(s->bytes + s->held, bytes + done, part);
         ready = s->held + part;
         s->bytes[ready] = 0;
@@ -69,28 +69,28 @@ void screen_guard(void)
 /* ---- what a terminal can do */
 
 /* The stream in stdout's place has no descriptor of its own. */
-static int descriptor(FILE *to)
+static int descriptor_of(FILE *stream)
 {
-    return to == stdout ? STDOUT_FILENO : fileno(to);
+    return stream == stdout ? STDOUT_FILENO : fileno(stream);
 }
 
-bool screen_is_terminal(FILE *to)
+bool screen_is_terminal(FILE *stream)
 {
     const char *kind = getenv("TERM");
 
-    return isatty(descriptor(to)) && kind && *kind && strcmp(kind, "dumb") != 0;
+    return isatty(descriptor_of(stream)) && kind && *kind && strcmp(kind, "dumb") != 0;
 }
 
-enum { COLUMNS_LEAST = 20 };
+enum { COLUMNS_LEAST = 20, COLUMNS_USUAL = 80 };
 
-int screen_columns(FILE *to)
+int screen_columns(FILE *stream)
 {
     struct winsize size;
 
-    if (!isatty(descriptor(to)))
+    if (!isatty(descriptor_of(stream)))
         return INT_MAX;
-    if (ioctl(descriptor(to), TIOCGWINSZ, &size) || size.ws_col < COLUMNS_LEAST)
-        return 80;
+    if (ioctl(descriptor_of(stream), TIOCGWINSZ, &size) || size.ws_col < COLUMNS_LEAST)
+        return COLUMNS_USUAL;
     return size.ws_col;
 }
 
@@ -108,44 +108,44 @@ void screen_cut(char *line, int columns)
         *strrchr(line, ';') = 0;
 }
 
-static void send_past_guard(const char *sequence, FILE *to)
+static void send_past_guard(const char *sequence, FILE *stream)
 {
     size_t bytes = strlen(sequence);
 
-    fflush(to);
-    if (write(descriptor(to), sequence, bytes) != (ssize_t)bytes)
+    fflush(stream);
+    if (write(descriptor_of(stream), sequence, bytes) != (ssize_t)bytes)
         return; /* the reader has gone; the next line reports that */
 }
 
-void screen_back(int lines, FILE *to)
+void screen_back(int lines, FILE *stream)
 {
     char sequence[32];
 
     snprintf(sequence, sizeof(sequence), lines > 0 ? "\033[%dA\r\033[J" : "\r\033[J", lines);
-    send_past_guard(sequence, to);
+    send_past_guard(sequence, stream);
 }
 
 /* ---- colours */
 
 const char *const screen_color_words[] = { "auto", "always", "never", NULL };
-static enum screen_color wanted;
+static enum screen_color color_choice;
 
 void screen_color(enum screen_color when)
 {
-    wanted = when;
+    color_choice = when;
 }
 
-void screen_ink(enum ink ink, FILE *to)
+void screen_ink(enum ink ink, FILE *stream)
 {
     static const char *const sequences[] = {
         [INK_PLAIN] = "\033[0m", [INK_HEAD] = "\033[1m",  [INK_GOOD] = "\033[32m",
         [INK_OPEN] = "\033[33m", [INK_FAINT] = "\033[2m", [INK_BAD] = "\033[31m",
     };
 
-    const char *no = getenv("NO_COLOR");
+    const char *no_color = getenv("NO_COLOR");
 
-    if (to != stdout || wanted == COLOR_NEVER)
+    if (stream != stdout || color_choice == COLOR_NEVER)
         return;
-    if (wanted == COLOR_ALWAYS || ((!no || !*no) && screen_is_terminal(to)))
-        send_past_guard(sequences[ink], to);
+    if (color_choice == COLOR_ALWAYS || ((!no_color || !*no_color) && screen_is_terminal(stream)))
+        send_past_guard(sequences[ink], stream);
 }

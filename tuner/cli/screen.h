@@ -17,16 +17,16 @@ extern const char *const screen_color_words[];
 void screen_color(enum screen_color when);
 
 enum ink { INK_PLAIN, INK_HEAD, INK_GOOD, INK_OPEN, INK_FAINT, INK_BAD };
-/* Sets the colour of what is printed from here on, if `to` is stdout and has colours. */
-void screen_ink(enum ink ink, FILE *to);
+/* Sets the colour of what is printed from here on, if `stream` is stdout and has colours. */
+void screen_ink(enum ink ink, FILE *stream);
 
-/* Whether `to` is a terminal whose lines can be written anew. */
-bool screen_is_terminal(FILE *to);
+/* Whether `stream` is a terminal whose lines can be written anew. */
+bool screen_is_terminal(FILE *stream);
 /* Moves the cursor of such a terminal back by `lines` lines, which are then written anew. */
-void screen_back(int lines, FILE *to);
+void screen_back(int lines, FILE *stream);
 
-/* The number of columns of the terminal; INT_MAX if `to` is no terminal. */
-int screen_columns(FILE *to);
+/* The number of columns of the terminal; INT_MAX if `stream` is no terminal. */
+int screen_columns(FILE *stream);
 /* Cuts a line between two words, so that it has at most `columns` characters. */
 void screen_cut(char *line, int columns);
 

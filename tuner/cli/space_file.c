@@ -12,17 +12,17 @@
 
 /* Refuses values that look like options: a program takes the value of a lone "{flag}" in its
  * command line for one.  Only files are checked, so that older databases stay readable. */
-static int check_values(const char *path, const struct declaration *d)
+static int check_values(const char *path, const struct declaration *declaration)
 {
-    for (size_t i = 0; i < d->axes; i++)
-        for (uint32_t v = 0; v < d->axis[i].values; v++) {
-            const char *text = d->axis[i].text[v];
+    for (size_t i = 0; i < declaration->axes; i++)
+        for (uint32_t v = 0; v < declaration->axis[i].values; v++) {
+            const char *text = declaration->axis[i].text[v];
 
             if (*text == '-' && text[1 + strspn(text + 1, "0123456789")])
                 return fail(ERR_ARGUMENT,
                             "%s: the value %s of %s begins with a minus and is no integer: a "
                             "command line would take it for an option",
-                            path, text, d->axis[i].name);
+                            path, text, declaration->axis[i].name);
         }
     return OK;
 }
@@ -47,15 +47,15 @@ int space_file_read(const char *path, const struct declaration **out)
     return rc;
 }
 
-int space_name_of(const char **name, char room[SPACE_NAME_BYTES])
+int space_name_of(const char **name, char buffer[SPACE_NAME_BYTES])
 {
     const struct declaration *declared;
 
     if (!*name || !strpbrk(*name, "./"))
         return OK;
     TRY(space_file_read(*name, &declared));
-    snprintf(room, SPACE_NAME_BYTES, "%s@%08x", declared->name, declared->id);
-    *name = room;
+    snprintf(buffer, SPACE_NAME_BYTES, "%s@%08x", declared->name, declared->id);
+    *name = buffer;
     return OK;
 }
 

@@ -9,10 +9,10 @@
 int space_file_read(const char *path, const struct declaration **out);
 
 /* Replaces a file name by the name of the space that the file declares, with its number:
- * "knobs@1234abcd", in `room`.  A word with a dot or a slash is a file; no space has such a name.
+ * "knobs@1234abcd", in `buffer`.  A word with a dot or a slash is a file; no space has such a name.
  * Errors as above. */
 enum { SPACE_NAME_BYTES = DECLARATION_NAME_BYTES + 9 };
-int space_name_of(const char **name, char room[SPACE_NAME_BYTES]);
+int space_name_of(const char **name, char buffer[SPACE_NAME_BYTES]);
 
 /* Read the value of --key, which the verb may call `option`, and of --class.  ERR_ARGUMENT after a
  * message. */

@@ -24,7 +24,8 @@ int verb_exit_code(int status)
     }
 }
 
-const struct verb_end verb_ends[] = {
+/* In words, what verb_exit_code() returns: a new code there needs a row here. */
+const struct exit_code exit_codes[] = {
     { 0, "done" },
     { 1, "error" },
     { 2, "usage" },
@@ -35,27 +36,28 @@ const struct verb_end verb_ends[] = {
     { 0, NULL },
 };
 
-enum { WIDTH = 80, HELP_COLUMN = 28 };
+enum { LINE_WIDTH_MAX = 80, HELP_COLUMN = 28 };
 
 void verb_print_wrapped(const char *text, int indent, FILE *out)
 {
-    int at = indent, screen = screen_columns(out), width = screen < WIDTH ? screen : WIDTH;
+    int column = indent, screen_width = screen_columns(out);
+    int line_width = screen_width < LINE_WIDTH_MAX ? screen_width : LINE_WIDTH_MAX;
 
     while (*text) {
-        int length = (int)strcspn(text, " \n"), next;
+        int word_length = (int)strcspn(text, " \n"), next_length;
 
-        fprintf(out, "%.*s", length, text);
-        at += length;
-        text += length;
+        fprintf(out, "%.*s", word_length, text);
+        column += word_length;
+        text += word_length;
         if (!*text)
             break;
-        next = (int)strcspn(text + 1, " \n");
-        if (*text == '\n' || at + 1 + next > width) {
+        next_length = (int)strcspn(text + 1, " \n");
+        if (*text == '\n' || column + 1 + next_length > line_width) {
             fprintf(out, "\n%*s", indent, "");
-            at = indent;
+            column = indent;
         } else {
             fputc(' ', out);
-            at++;
+            column++;
         }
         text++;
     }
@@ -66,21 +68,21 @@ void verb_print_wrapped(const char *text, int indent, FILE *out)
 
 static void print_option(const struct option_row *row, const void *defaults, FILE *out)
 {
-    char left[64], text[512];
+    char name[64], help[512];
 
     if (row->letter)
-        snprintf(left, sizeof(left), "-%c, --%s %s", row->letter, row->name,
+        snprintf(name, sizeof(name), "-%c, --%s %s", row->letter, row->name,
                  row->value ? row->value : "");
     else
-        snprintf(left, sizeof(left), "--%s %s", row->name, row->value ? row->value : "");
-    option_describe(row, defaults, text, sizeof(text));
-    fprintf(out, "  %-*s ", HELP_COLUMN - 3, left);
-    verb_print_wrapped(text, HELP_COLUMN, out);
+        snprintf(name, sizeof(name), "--%s %s", row->name, row->value ? row->value : "");
+    option_describe(row, defaults, help, sizeof(help));
+    fprintf(out, "  %-*s ", HELP_COLUMN - 3, name);
+    verb_print_wrapped(help, HELP_COLUMN, out);
 }
 
 void verb_help(const struct verb *verb, FILE *out)
 {
-    static const struct option_row help = { "help", NULL, OPTION_FLAG, 0, "print this text" };
+    static const struct option_row help_row = { "help", NULL, OPTION_FLAG, 0, "print this text" };
     struct option_row rows[OPTION_ROWS_MAX];
     size_t count = options_flatten(verb->rows, rows);
 
@@ -94,7 +96,7 @@ void verb_help(const struct verb *verb, FILE *out)
         else
             print_option(&rows[i], verb->defaults, out);
     }
-    print_option(&help, NULL, out);
+    print_option(&help_row, NULL, out);
     fputc('\n', out);
     if (verb->tables) {
         verb->tables(out);
@@ -109,7 +111,7 @@ void verb_help(const struct verb *verb, FILE *out)
 
 void verb_overview(const struct verb *const *verbs, FILE *out)
 {
-    char ends[512] = "Exit codes:";
+    char codes[512] = "Exit codes:";
 
     fprintf(out, "usage: moetune VERB [options]\n       moetune --cluster [HOSTS] [options]\n\n"
                  "The autotuner for Mixture-of-Experts layers.\n\n");
@@ -117,41 +119,53 @@ void verb_overview(const struct verb *const *verbs, FILE *out)
         if ((*verbs)->summary)
             fprintf(out, "  %-12s %s\n", (*verbs)->name, (*verbs)->summary);
     fprintf(out, "\n\"moetune help VERB\" explains one, \"man moetune\" all of them.\n");
-    for (const struct verb_end *end = verb_ends; end->meaning; end++)
-        text_add(ends, sizeof(ends), " %d %s%s", end->code, end->meaning,
-                 end[1].meaning ? ";" : ".");
-    verb_print_wrapped(ends, 0, out);
+    for (const struct exit_code *row = exit_codes; row->meaning; row++)
+        text_add(codes, sizeof(codes), " %d %s%s", row->code, row->meaning,
+                 row[1].meaning ? ";" : ".");
+    verb_print_wrapped(codes, 0, out);
 }
 
 /* ---- finding verbs */
 
-static const struct verb *const *all_verbs; /* for messages; see verb_list() */
+static const struct verb *const *all_verbs; /* for messages; verb_set_all() sets it */
 
-static void write_owners(const char *name, char *text, size_t size)
+/* Whether the verb has an option of this name. */
+static bool has_option(const struct verb *verb, const char *name)
 {
-    enum { NAMED = 5 };
-    int found = 0;
+    struct option_row rows[OPTION_ROWS_MAX];
+    size_t count = options_flatten(verb->rows, rows);
 
-    *text = 0;
-    for (const struct verb *const *v = all_verbs; *v; v++) {
-        struct option_row rows[OPTION_ROWS_MAX];
-        size_t count = (*v)->summary ? options_flatten((*v)->rows, rows) : 0, i = 0;
-
-        while (i < count && (rows[i].kind == OPTION_GROUP || strcmp(rows[i].name, name) != 0))
-            i++;
-        if (i < count && ++found <= NAMED)
-            text_add(text, size, "%s%s", found > 1 ? ", " : "", (*v)->name);
-    }
-    if (found > NAMED)
-        text_add(text, size, " and %d more", found - NAMED);
-    if (found)
-        text_add(text, size, found > 1 ? " have it" : " has it");
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].kind != OPTION_GROUP && !strcmp(rows[i].name, name))
+            return true;
+    return false;
 }
 
-void verb_list(const struct verb *const *verbs)
+/* Writes which verbs have an option: "tune has it", "show, log have it", or "a, b, c, d, e and 2
+ * more have it"; "" if none has. */
+static void write_verbs_with_option(const char *name, char *text, size_t size)
+{
+    enum { NAMES_MAX = 5 };
+    int count = 0;
+
+    *text = 0;
+    for (const struct verb *const *verb = all_verbs; *verb; verb++) {
+        if (!(*verb)->summary || !has_option(*verb, name))
+            continue;
+        count++;
+        if (count <= NAMES_MAX)
+            text_add(text, size, "%s%s", count > 1 ? ", " : "", (*verb)->name);
+    }
+    if (count > NAMES_MAX)
+        text_add(text, size, " and %d more", count - NAMES_MAX);
+    if (count)
+        text_add(text, size, count > 1 ? " have it" : " has it");
+}
+
+void verb_set_all(const struct verb *const *verbs)
 {
     all_verbs = verbs;
-    options_of_other_verbs = write_owners;
+    options_of_other_verbs = write_verbs_with_option;
 }
 
 const struct verb *verb_find(const struct verb *const *verbs, const char *name)
@@ -163,32 +177,34 @@ const struct verb *verb_find(const struct verb *const *verbs, const char *name)
 
 int verb_unknown(const struct verb *const *verbs, const char *name)
 {
-    const char *names[64];
-    char near[160];
-    size_t n = 0;
+    enum { VERBS_MAX = 64 };
+    const char *names[VERBS_MAX];
+    char suggestion[160];
+    size_t count = 0;
 
     if (*name == '-')
         return fail(ERR_ARGUMENT, "%s: name a verb before its options (see moetune --help)", name);
-    for (; *verbs && n < 64; verbs++)
+    for (; *verbs && count < VERBS_MAX; verbs++)
         if ((*verbs)->summary)
-            names[n++] = (*verbs)->name;
-    suggest(name, names, n, "", near, sizeof(near));
-    return fail(ERR_ARGUMENT, "no verb \"%s\" (%s)", name, *near ? near : "see moetune --help");
+            names[count++] = (*verbs)->name;
+    suggest(name, names, count, "", suggestion, sizeof(suggestion));
+    return fail(ERR_ARGUMENT, "no verb \"%s\" (%s)", name,
+                *suggestion ? suggestion : "see moetune --help");
 }
 
 /* ---- calling a verb */
 
-/* Whether `word` is in a list as "set|unset|list". */
-static bool is_one_of(const char *word, const char *words)
+/* Whether `word` is in `list`, for instance "set|unset|list". */
+static bool is_one_of(const char *word, const char *list)
 {
-    size_t length = strlen(word);
+    size_t word_length = strlen(word);
 
-    for (; *words; words += strspn(words, "|")) {
-        size_t here = strcspn(words, "|");
+    for (; *list; list += strspn(list, "|")) {
+        size_t listed_length = strcspn(list, "|");
 
-        if (here == length && !strncmp(words, word, length))
+        if (listed_length == word_length && !strncmp(list, word, word_length))
             return true;
-        words += here;
+        list += listed_length;
     }
     return false;
 }
@@ -214,32 +230,34 @@ static int check_arguments(const struct verb_call *call)
     return OK;
 }
 
-static int call_verb(const struct verb *verb, char **argv, int first, void *options)
+static int call_verb(const struct verb *verb, char **argv, int name_index, void *options)
 {
     struct verb_call call = { .verb = verb, .argv = argv };
+    char **words = argv + name_index; /* the verb's name, its options and arguments */
     bool help = false;
-    int argc = 0, at;
+    int count = 0, first_argument = 0;
 
     if (verb->defaults)
         memcpy(options, verb->defaults, verb->options_size);
-    while (argv[first + argc])
-        argc++;
-    at = argc;
-    TRY(options_parse(verb->rows, argc, argv + first, options, &at, &help));
+    while (words[count])
+        count++;
+    /* Moves the options before the arguments, and sets the index of the first argument. */
+    TRY(options_parse(verb->rows, count, words, options, &first_argument, &help));
     if (help) {
         verb_help(verb, stdout);
         return OK;
     }
-    call.arguments = argv + first + at;
-    call.count = argc - at;
+    call.arguments = words + first_argument;
+    call.count = count - first_argument;
     TRY(check_arguments(&call));
     return verb->run(&call, options);
 }
 
-int verb_main(const struct verb *verb, char **argv, int first)
+int verb_main(const struct verb *verb, char **argv, int name_index)
 {
+    /* One byte more: calloc() may return NULL for a verb without options, whose size is 0. */
     void *options = calloc(1, verb->options_size + 1);
-    int rc = options ? call_verb(verb, argv, first, options) : fail(ERR_NOMEM, "the options");
+    int rc = options ? call_verb(verb, argv, name_index, options) : fail(ERR_NOMEM, "the options");
 
     free(options);
     return rc;

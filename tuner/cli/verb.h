@@ -38,9 +38,10 @@ struct verb_call {
 /* A verb that passes on the exit code of its ranks returns this plus the exit code. */
 enum { EXIT_CODE_OF_RANKS = 1000 };
 
-/* Reads the options of a verb, checks its arguments and runs it, or prints its help.  argv[first]
- * is the verb's name, or the program's name if no verb was typed.  Returns a status. */
-int verb_main(const struct verb *verb, char **argv, int first);
+/* Reads the options of a verb, checks its arguments and runs it, or prints its help.
+ * argv[name_index] is the verb's name, or the program's name if no verb was typed.  Returns a
+ * status. */
+int verb_main(const struct verb *verb, char **argv, int name_index);
 
 /* Prints what `moetune help VERB` prints. */
 void verb_help(const struct verb *verb, FILE *out);
@@ -49,9 +50,9 @@ void verb_help(const struct verb *verb, FILE *out);
  * where later lines begin as well.  A newline of the text begins a new line. */
 void verb_print_wrapped(const char *text, int indent, FILE *out);
 
-/* Stores the list of all verbs, so that messages can name the verbs that have an option.  Here and
- * below the list ends with NULL. */
-void verb_list(const struct verb *const *verbs);
+/* Sets a global variable: the list of all verbs, so that messages can name the verbs that have an
+ * option.  Here and below the list ends with NULL. */
+void verb_set_all(const struct verb *const *verbs);
 /* The verb of that name; NULL if there is none. */
 const struct verb *verb_find(const struct verb *const *verbs, const char *name);
 /* Prints what `moetune help` prints. */
@@ -59,12 +60,13 @@ void verb_overview(const struct verb *const *verbs, FILE *out);
 /* ERR_ARGUMENT after a message that there is no such verb, and which one was probably meant. */
 int verb_unknown(const struct verb *const *verbs, const char *name);
 
-/* An exit code of moetune, and what it means. */
-struct verb_end {
+/* An exit code of moetune, and what it means.  The list has each code that verb_exit_code() can
+ * return, except those of ranks. */
+struct exit_code {
     int code;
     const char *meaning;
 };
-extern const struct verb_end verb_ends[]; /* ends with a NULL meaning */
+extern const struct exit_code exit_codes[]; /* ends with a NULL meaning */
 /* The exit code for the status that a verb returned. */
 int verb_exit_code(int status);
 
