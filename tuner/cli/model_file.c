@@ -32,7 +32,7 @@ enum thing {
     PRIORITY,
     COSINE,
     PROJECTION,
-    THINGS
+    THING_COUNT
 };
 
 static const struct {
@@ -95,7 +95,7 @@ struct found {
         int rank; /* of the name that was read: a higher one replaces it; 0: none */
         double number;
         char word[WORD_BYTES];
-    } things[THINGS];
+    } things[THING_COUNT];
 };
 
 static const struct known_word {

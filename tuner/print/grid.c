@@ -17,9 +17,9 @@ struct grid_row {
 
 int grid_row(struct grid *grid, enum ink ink)
 {
-    const struct grid_row fresh = { .ink = ink };
+    const struct grid_row row = { .ink = ink };
 
-    ARRAY_APPEND(grid->rows, grid->row_count, fresh);
+    ARRAY_APPEND(grid->rows, grid->row_count, row);
     grid->cell_count = 0;
     return OK;
 }
@@ -27,15 +27,15 @@ int grid_row(struct grid *grid, enum ink ink)
 int grid_cell(struct grid *grid, const char *format, ...)
 {
     va_list args;
-    int n;
+    int length;
 
     va_start(args, format);
-    n = vasprintf(&grid->rows[grid->row_count - 1].cells[grid->cell_count], format, args);
+    length = vasprintf(&grid->rows[grid->row_count - 1].cells[grid->cell_count], format, args);
     va_end(args);
-    if (n < 0)
+    if (length < 0)
         grid->rows[grid->row_count - 1].cells[grid->cell_count] = NULL;
     grid->cell_count++;
-    return n < 0 ? fail(ERR_NOMEM, "a table's cell") : OK;
+    return length < 0 ? fail(ERR_NOMEM, "a table's cell") : OK;
 }
 
 int grid_percent(struct grid *grid, double share)
@@ -78,16 +78,16 @@ void grid_clear(struct grid *grid)
 /* ---- widths */
 
 /* Counts characters, not bytes. */
-static int width_of(const char *text, size_t bytes)
+static int count_characters(const char *text, size_t bytes)
 {
-    int n = 0;
+    int characters = 0;
 
     for (size_t i = 0; i < bytes; i++)
-        n += (text[i] & 0xc0) != 0x80;
-    return n;
+        characters += (text[i] & 0xc0) != 0x80;
+    return characters;
 }
 
-static const char *cell_text(const struct grid *grid, size_t row, size_t column)
+static const char *text_of_cell(const struct grid *grid, size_t row, size_t column)
 {
     const char *text = grid->rows[row].cells[column];
 
@@ -102,49 +102,53 @@ static size_t before_point(const char *text)
 
 /* The widths of columns, in characters. */
 struct widths {
-    int whole[GRID_COLUMNS_MAX]; /* of the whole column */
-    int after[GRID_COLUMNS_MAX]; /* of that from the decimal point on */
+    int column[GRID_COLUMNS_MAX];
+    int fraction[GRID_COLUMNS_MAX]; /* from the decimal point on; 0 if the column has no points */
 };
 
-static int larger(int a, int b)
+static int max_int(int a, int b)
 {
     return a > b ? a : b;
 }
 
-/* Returns the first or second line of a title, and its length.  A title of one line stands on the
- * second line. */
+/* Returns line 0 or 1 of a title, and its length.  A title of one line stands on line 1. */
 static const char *title_line(const char *title, int line, size_t *bytes)
 {
-    size_t first = strcspn(title, "\n");
-    bool two = title[first];
+    size_t first_bytes = strcspn(title, "\n");
+    bool has_two = title[first_bytes];
 
-    if (!two && !line)
-        *bytes = 0;
-    else
-        *bytes = line && two ? strlen(title + first + 1) : first;
-    return line && two ? title + first + 1 : title;
+    if (has_two && line == 1) {
+        title += first_bytes + 1;
+        *bytes = strlen(title);
+    } else {
+        *bytes = has_two || line == 1 ? first_bytes : 0;
+    }
+    return title;
 }
 
-static void measure_widths(const struct grid *grid, struct widths *w)
+static void measure_columns(const struct grid *grid, struct widths *widths)
 {
-    memset(w, 0, sizeof(*w));
-    for (size_t j = 0; j < grid->column_count; j++) {
-        bool point = grid->columns[j].align == GRID_POINT;
-        int before = 0;
+    memset(widths, 0, sizeof(*widths));
+    for (size_t column = 0; column < grid->column_count; column++) {
+        bool has_points = grid->columns[column].align == GRID_POINT;
+        int before_point_width = 0;
 
-        for (size_t i = 0; i < grid->row_count; i++) {
-            const char *text = cell_text(grid, i, j);
-            size_t head = point ? before_point(text) : strlen(text);
+        for (size_t row = 0; row < grid->row_count; row++) {
+            const char *text = text_of_cell(grid, row, column);
+            size_t head_bytes = has_points ? before_point(text) : strlen(text);
 
-            before = larger(before, width_of(text, head));
-            w->after[j] = larger(w->after[j], (int)strlen(text + head));
+            before_point_width = max_int(before_point_width, count_characters(text, head_bytes));
+            widths->fraction[column] =
+                max_int(widths->fraction[column], (int)strlen(text + head_bytes));
         }
-        w->whole[j] = j + 1 < grid->column_count ? before + w->after[j] : 0;
+        widths->column[column] =
+            column + 1 < grid->column_count ? before_point_width + widths->fraction[column] : 0;
         for (int line = 0; line < 2; line++) {
             size_t bytes;
-            const char *title = title_line(grid->columns[j].title, line, &bytes);
+            const char *title = title_line(grid->columns[column].title, line, &bytes);
 
-            w->whole[j] = larger(w->whole[j], width_of(title, bytes));
+            widths->column[column] =
+                max_int(widths->column[column], count_characters(title, bytes));
         }
     }
 }
@@ -156,7 +160,7 @@ enum { GAP = 2, WRAPPED_LEAST = 12 };
 /* Where text is printed.  Blanks are held back until text follows, so that no line ends with
  * blanks. */
 struct pen {
-    FILE *to;
+    FILE *out;
     int blanks;
 };
 
@@ -164,103 +168,106 @@ static void put_text(struct pen *pen, const char *text, size_t bytes)
 {
     if (!bytes)
         return;
-    fprintf(pen->to, "%*s%.*s", pen->blanks, "", (int)bytes, text);
+    fprintf(pen->out, "%*s%.*s", pen->blanks, "", (int)bytes, text);
     pen->blanks = 0;
 }
 
 static void end_line(struct pen *pen)
 {
-    fputc('\n', pen->to);
+    fputc('\n', pen->out);
     pen->blanks = 0;
 }
 
-/* Prints a cell and the blanks around it.  `after`: how many more characters other numbers of the
- * column have from their points on. */
+/* Prints a cell and the blanks around it.  `fraction_missing`: how many more characters other
+ * numbers of the column have from their points on. */
 static void put_padded(struct pen *pen, const char *text, size_t bytes, enum grid_align align,
-                       int width, int after)
+                       int width, int fraction_missing)
 {
-    int blanks = width - after - width_of(text, bytes);
+    int padding = width - fraction_missing - count_characters(text, bytes);
 
-    blanks = blanks > 0 ? blanks : 0;
-    pen->blanks += align == GRID_LEFT ? 0 : blanks;
+    padding = padding > 0 ? padding : 0;
+    pen->blanks += align == GRID_LEFT ? 0 : padding;
     put_text(pen, text, bytes);
-    pen->blanks += (align == GRID_LEFT ? blanks : 0) + after + GAP;
+    pen->blanks += (align == GRID_LEFT ? padding : 0) + fraction_missing + GAP;
 }
 
 /* Prints words and wraps them at the edge of the screen; later lines begin below the first one. */
 static void put_wrapped(struct pen *pen, const char *text, int indent)
 {
-    int room = screen_columns(pen->to) - indent, at = 0;
+    int line_width = screen_columns(pen->out) - indent, column = 0;
 
-    if (room < WRAPPED_LEAST)
-        room = (int)strlen(text);
+    if (line_width < WRAPPED_LEAST)
+        line_width = (int)strlen(text);
     while (*text) {
         size_t bytes = strcspn(text, " ");
-        int width = width_of(text, bytes);
+        int width = count_characters(text, bytes);
 
-        if (at && at + 1 + width > room) {
+        if (column && column + 1 + width > line_width) {
             end_line(pen);
             pen->blanks = indent;
-            at = 0;
+            column = 0;
         }
-        pen->blanks += at > 0;
+        pen->blanks += column > 0;
         put_text(pen, text, bytes);
-        at += width + (at > 0);
+        column += width + (column > 0);
         text += bytes + strspn(text + bytes, " ");
     }
 }
 
-static void print_titles(const struct grid *grid, const struct widths *w, struct pen *pen)
+static void print_titles(const struct grid *grid, const struct widths *widths, struct pen *pen)
 {
-    bool two = false;
+    bool has_two = false;
 
-    for (size_t j = 0; j < grid->column_count; j++)
-        two |= strchr(grid->columns[j].title, '\n') != NULL;
-    screen_ink(INK_HEAD, pen->to);
-    for (int line = two ? 0 : 1; line < 2; line++) {
-        for (size_t j = 0; j < grid->column_count; j++) {
+    for (size_t column = 0; column < grid->column_count; column++)
+        has_two |= strchr(grid->columns[column].title, '\n') != NULL;
+    screen_ink(INK_HEAD, pen->out);
+    for (int line = has_two ? 0 : 1; line < 2; line++) {
+        for (size_t column = 0; column < grid->column_count; column++) {
             size_t bytes;
-            const char *title = title_line(grid->columns[j].title, line, &bytes);
+            const char *title = title_line(grid->columns[column].title, line, &bytes);
 
-            put_padded(pen, title, bytes, grid->columns[j].align, w->whole[j], 0);
+            put_padded(pen, title, bytes, grid->columns[column].align, widths->column[column], 0);
         }
         if (line == 1)
-            screen_ink(INK_PLAIN, pen->to);
+            screen_ink(INK_PLAIN, pen->out);
         end_line(pen);
     }
 }
 
-static void print_row(const struct grid *grid, const struct widths *w, size_t row, struct pen *pen)
+static void print_row(const struct grid *grid, const struct widths *widths, size_t row,
+                      struct pen *pen)
 {
     size_t last = grid->column_count - 1;
-    int at = 0;
+    int indent = 0;
 
-    for (size_t j = 0; j < last; j++) {
-        const char *text = cell_text(grid, row, j);
-        bool point = grid->columns[j].align == GRID_POINT;
-        int after = point ? w->after[j] - (int)strlen(text + before_point(text)) : 0;
+    for (size_t column = 0; column < last; column++) {
+        const char *text = text_of_cell(grid, row, column);
+        bool has_points = grid->columns[column].align == GRID_POINT;
+        int fraction_missing =
+            has_points ? widths->fraction[column] - (int)strlen(text + before_point(text)) : 0;
 
-        put_padded(pen, text, strlen(text), grid->columns[j].align, w->whole[j], after);
-        at += w->whole[j] + GAP;
+        put_padded(pen, text, strlen(text), grid->columns[column].align, widths->column[column],
+                   fraction_missing);
+        indent += widths->column[column] + GAP;
     }
-    screen_ink(grid->rows[row].ink, pen->to);
-    put_wrapped(pen, cell_text(grid, row, last), at);
+    screen_ink(grid->rows[row].ink, pen->out);
+    put_wrapped(pen, text_of_cell(grid, row, last), indent);
     if (grid->rows[row].note) {
         end_line(pen);
-        pen->blanks = w->whole[0] + GAP;
-        put_wrapped(pen, grid->rows[row].note, w->whole[0] + GAP);
+        pen->blanks = widths->column[0] + GAP;
+        put_wrapped(pen, grid->rows[row].note, widths->column[0] + GAP);
     }
-    screen_ink(INK_PLAIN, pen->to);
+    screen_ink(INK_PLAIN, pen->out);
     end_line(pen);
 }
 
-void grid_print(const struct grid *grid, FILE *to)
+void grid_print(const struct grid *grid, FILE *out)
 {
-    struct pen pen = { to, 0 };
-    struct widths w;
+    struct pen pen = { .out = out };
+    struct widths widths;
 
-    measure_widths(grid, &w);
-    print_titles(grid, &w, &pen);
-    for (size_t i = 0; i < grid->row_count; i++)
-        print_row(grid, &w, i, &pen);
+    measure_columns(grid, &widths);
+    print_titles(grid, &widths, &pen);
+    for (size_t row = 0; row < grid->row_count; row++)
+        print_row(grid, &widths, row, &pen);
 }

@@ -49,7 +49,7 @@ int grid_gain(struct grid *grid, const struct gain *gain);
 int grid_note(struct grid *grid, const char *text);
 
 /* Prints the titles and all rows, wrapped at the edge of the screen. */
-void grid_print(const struct grid *grid, FILE *to);
+void grid_print(const struct grid *grid, FILE *out);
 /* Frees the rows; the grid is empty again. */
 void grid_clear(struct grid *grid);
 

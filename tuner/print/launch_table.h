@@ -1,4 +1,5 @@
-/* The launches of a table of a declared space: what a step takes in each, over all buckets
+/* The launches of a table of a declared space.  Here a launch is a set of launch values, the values
+ * of the axes that need a restart: what a step takes in each, over all buckets
  * together, and with which of them a job should be started.  Buckets are weighted by traffic. */
 #ifndef LAUNCH_TABLE_H
 #define LAUNCH_TABLE_H
@@ -17,7 +18,7 @@ int launch_weights(const struct option_list *traffic, const struct moe_shape *sh
 struct launch_total {
     const char *words; /* the values of its restart axes */
     double us, sd; /* weighted time of a step, 0: not seen in all buckets; sd of its logarithm */
-    bool chosen, usual; /* a job should start with it; it is the default launch */
+    bool is_chosen, is_default; /* a job should start with it; it is the default launch */
 };
 
 /* All launches of one table; owns its rows and totals. */
@@ -46,7 +47,7 @@ int launch_table_choose(const char *path, const struct moe_shape *shape, const u
 
 /* Print lines for a person, and the members ", 'launch': ..., 'launches': [...]" of a JSON object.
  */
-void launch_table_print(const struct launch_table *table, const char *key, FILE *to);
-void launch_table_json(const struct launch_table *table, FILE *to);
+void launch_table_print(const struct launch_table *table, const char *key, FILE *out);
+void launch_table_json(const struct launch_table *table, FILE *out);
 
 #endif

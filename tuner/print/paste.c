@@ -18,12 +18,12 @@
 
 int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES])
 {
-    struct export_options all = { .undated = true };
+    struct export_options everything = { .undated = true };
     uint8_t digest[SHA256_BYTES];
     struct moelookup *table;
     char *text = NULL;
     size_t size = 0;
-    FILE *to;
+    FILE *memory;
     int rc;
 
     if (real) {
@@ -33,10 +33,10 @@ int paste_digest(struct store *store, const char *path, bool real, char hex[SHA2
         sha256_hex(digest, hex);
         return OK;
     }
-    to = open_memstream(&text, &size);
-    rc = to ? export_lines(store, &all, to) : fail(ERR_NOMEM, "the table");
-    if (to)
-        fclose(to);
+    memory = open_memstream(&text, &size);
+    rc = memory ? export_lines(store, &everything, memory) : fail(ERR_NOMEM, "the table");
+    if (memory)
+        fclose(memory);
     if (rc >= 0) /* without an entry there is no line */
         sha256_text(text, size, hex);
     free(text);
@@ -52,25 +52,28 @@ static void print_constant(const char *member, const char *prefix, const char *w
     putchar(';');
 }
 
+enum paste_language { PASTE_C, PASTE_PYTHON };
+
 /* Prints the members that most layers do not need.  Members that belong together share a line. */
-static void print_rare_members(const struct moe_shape *s, bool python)
+static void print_rare_members(const struct moe_shape *shape, enum paste_language language)
 {
+    bool python = language == PASTE_PYTHON;
     const struct {
         int line;
         uint32_t value; /* 0: the member is left out */
         const char *name;
         const char *prefix, *const *words; /* NULL: a number */
     } members[] = {
-        { 1, s->layout, "layout", "LAYOUT_", layout_words },
-        { 1, s->shares, "shares", "SHARES_", shares_words },
-        { 1, s->layers, "layers" },
-        { 2, s->groups, "groups" },
-        { 2, s->group_limit, "group_limit" },
-        { 2, s->router, "router", "ROUTER_", router_words },
-        { 2, s->projection, "projection" },
-        { 3, s->order, "order", "ORDER_", order_words },
-        { 4, s->combine, "combine", "COMBINE_", combine_words },
-        { 5, s->ranks_per_rack, "ranks_per_rack" },
+        { 1, shape->layout, "layout", "LAYOUT_", layout_words },
+        { 1, shape->shares, "shares", "SHARES_", shares_words },
+        { 1, shape->layers, "layers" },
+        { 2, shape->groups, "groups" },
+        { 2, shape->group_limit, "group_limit" },
+        { 2, shape->router, "router", "ROUTER_", router_words },
+        { 2, shape->projection, "projection" },
+        { 3, shape->order, "order", "ORDER_", order_words },
+        { 4, shape->combine, "combine", "COMBINE_", combine_words },
+        { 5, shape->ranks_per_rack, "ranks_per_rack" },
     };
     int line = 0;
 
@@ -113,10 +116,10 @@ static void print_space(const struct declaration *d)
            tag, d->key, *d->class_name ? ", " : "", d->class_name, d->axis[0].name);
 }
 
-void paste_shape(const struct moe_shape *s)
+void paste_shape(const struct moe_shape *shape)
 {
-    if (s->space) {
-        print_space(declaration_find(s->space));
+    if (shape->space) {
+        print_space(declaration_find(shape->space));
         return;
     }
     printf("C         struct moe_shape shape = MOE_SHAPE_INIT;\n"
@@ -124,12 +127,12 @@ void paste_shape(const struct moe_shape *s)
            "shape.hidden_dim = %u;\n"
            "          shape.ranks = %u; shape.ranks_per_node = %u; shape.tokens = %u;\n"
            "         ",
-           s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
-           s->tokens);
-    print_constant("dtype", "", dtype_words[s->dtype]);
-    print_constant("pass", "", pass_words[s->pass]);
-    print_constant("activation", "", activation_words[s->activation]);
-    print_rare_members(s, false);
+           shape->experts, shape->top_k, shape->model_dim, shape->hidden_dim, shape->ranks,
+           shape->ranks_per_node, shape->tokens);
+    print_constant("dtype", "", dtype_words[shape->dtype]);
+    print_constant("pass", "", pass_words[shape->pass]);
+    print_constant("activation", "", activation_words[shape->activation]);
+    print_rare_members(shape, PASTE_C);
     printf("\n"
            "          moelookup_open(NULL, &table); moelookup_bind(table, &shape, NULL, "
            "&view);\n"
@@ -138,10 +141,10 @@ void paste_shape(const struct moe_shape *s)
            "hidden_dim=%u,\n"
            "              ranks=%u, ranks_per_node=%u, tokens=%u, dtype=\"%s\", train=%s, "
            "activation=\"%s\"",
-           s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
-           s->tokens, dtype_words[s->dtype], s->pass == MOE_TRAIN ? "True" : "False",
-           activation_words[s->activation]);
-    print_rare_members(s, true);
+           shape->experts, shape->top_k, shape->model_dim, shape->hidden_dim, shape->ranks,
+           shape->ranks_per_node, shape->tokens, dtype_words[shape->dtype],
+           shape->pass == MOE_TRAIN ? "True" : "False", activation_words[shape->activation]);
+    print_rare_members(shape, PASTE_PYTHON);
     printf(")\n          plan = view.plan(capacity)  # at every step\n");
 }
 
@@ -155,35 +158,36 @@ void paste_open(const char *path)
 
 void paste_export(const char *path)
 {
-    char whole[PATH_MAX];
+    char full_path[PATH_MAX];
 
     printf("export MOELOOKUP_DB=");
-    shell_word(realpath(path, whole) ? whole : path, stdout);
+    shell_word(realpath(path, full_path) ? full_path : path, stdout);
 }
 
 /* Whether the database has other layers of a layer's space, or other versions of it. */
 struct space_relatives {
     struct store *store;
-    const struct moe_shape *of;
-    int64_t last;
-    bool layers, versions;
+    const struct moe_shape *shape;
+    int64_t last_shape; /* the shape of the entry before */
+    bool has_layers, has_versions;
 };
 
 static int find_relatives(void *self, const struct entry_row *e)
 {
-    struct space_relatives *k = self;
-    struct moe_shape shape;
-    const struct declaration *d, *own = declaration_find(k->of->space);
+    struct space_relatives *relatives = self;
+    struct moe_shape other_shape;
+    const struct declaration *other_space, *own_space = declaration_find(relatives->shape->space);
 
-    if (e->shape == k->last)
+    if (e->shape == relatives->last_shape)
         return OK;
-    k->last = e->shape;
-    TRY(store_shape_get(k->store, e->shape, &shape));
-    d = declaration_find(shape.space);
-    if (shape.space == k->of->space)
-        k->layers |= !shape_equal(&shape, k->of);
+    relatives->last_shape = e->shape;
+    TRY(store_shape_get(relatives->store, e->shape, &other_shape));
+    other_space = declaration_find(other_shape.space);
+    if (other_shape.space == relatives->shape->space)
+        relatives->has_layers |= !shape_equal(&other_shape, relatives->shape);
     else
-        k->versions |= d && own && !strcmp(d->name, own->name);
+        relatives->has_versions |=
+            other_space && own_space && !strcmp(other_space->name, own_space->name);
     return OK;
 }
 
@@ -191,16 +195,19 @@ static int find_relatives(void *self, const struct entry_row *e)
  * file, and --shape if the space has other layers there. */
 static int print_layer_options(struct store *store, const struct moe_shape *shape, const char *file)
 {
-    struct space_relatives others = { .store = store, .of = shape };
-    const struct declaration *d = declaration_find(shape->space);
+    struct space_relatives relatives = { .store = store, .shape = shape };
+    const struct declaration *space = declaration_find(shape->space);
     char tag[DECLARATION_TAG_BYTES];
 
-    TRY(store_entries(store, 0, 0, find_relatives, &others));
-    if (d) {
+    TRY(store_entries(store, 0, 0, find_relatives, &relatives));
+    if (space) {
         printf(" --space ");
-        shell_word(file ? file : others.versions ? declaration_tag(d, tag) : d->name, stdout);
+        shell_word(file                     ? file
+                   : relatives.has_versions ? declaration_tag(space, tag)
+                                            : space->name,
+                   stdout);
     }
-    if (others.layers) {
+    if (relatives.has_layers) {
         printf(" --shape ");
         shell_word(SHAPE_TEXT(shape), stdout);
     }
@@ -209,19 +216,20 @@ static int print_layer_options(struct store *store, const struct moe_shape *shap
 
 int paste_next(const struct tuned_table *t)
 {
-    const struct declaration *d = t->exec ? declaration_find(t->shape->space) : NULL;
+    const struct declaration *space = t->exec ? declaration_find(t->shape->space) : NULL;
 
     if (t->undecided && t->decide)
         printf("decide    %u undecided %s%s: %s --effort thorough\n", t->undecided,
-               d ? "range" : "bucket", t->undecided == 1 ? "" : "s", t->decide);
+               space ? "range" : "bucket", t->undecided == 1 ? "" : "s", t->decide);
     printf("use it    ");
     paste_export(t->path);
     printf("\n          lines of C and Python: moetune show --paste --db ");
     shell_word(t->path, stdout);
-    if (d) {
+    if (space) {
         printf("\n          moetune lookup");
         TRY(print_layer_options(t->store, t->shape, NULL));
-        printf(" --key %" PRIu64 "%s --db ", d->key_edge[0], d->class_edges ? " --class 1" : "");
+        printf(" --key %" PRIu64 "%s --db ", space->key_edge[0],
+               space->class_edges ? " --class 1" : "");
         shell_word(t->path, stdout);
     }
     printf("\ntest it   moetune verify");
@@ -242,7 +250,7 @@ int paste_next(const struct tuned_table *t)
 struct pasting {
     struct store *store;
     const struct trainer_view *trainers;
-    const char *path, *wanted;
+    const char *path, *shape_filter;
     int64_t cluster, shape; /* of the entry before */
     uint32_t count;
 };
@@ -260,7 +268,7 @@ static int paste_entry(void *self, const struct entry_row *e)
     p->cluster = e->cluster;
     p->shape = e->shape;
     TRY(store_shape_get(p->store, e->shape, &shape));
-    if (!shape_agrees(&shape, p->wanted))
+    if (!shape_agrees(&shape, p->shape_filter))
         return OK;
     if (!p->count++)
         paste_open(p->path);
@@ -268,10 +276,12 @@ static int paste_entry(void *self, const struct entry_row *e)
     return OK;
 }
 
-int paste_all(struct store *store, const char *path, const char *wanted)
+int paste_all(struct store *store, const char *path, const char *shape_filter)
 {
     struct trainer_view trainers;
-    struct pasting p = { .store = store, .trainers = &trainers, .path = path, .wanted = wanted };
+    struct pasting p = {
+        .store = store, .trainers = &trainers, .path = path, .shape_filter = shape_filter
+    };
     int rc = trainer_view_read(store, &trainers);
 
     if (!rc)

@@ -34,7 +34,7 @@ void paste_open(const char *path);
 void paste_shape(const struct moe_shape *shape);
 
 /* Prints all of these lines for every layer whose table answers trainers and that shape_agrees()
- * with `wanted`.  UNSUPPORTED, without a message, if there is none. */
-int paste_all(struct store *store, const char *path, const char *wanted);
+ * with `shape_filter`.  UNSUPPORTED, without a message, if there is none. */
+int paste_all(struct store *store, const char *path, const char *shape_filter);
 
 #endif

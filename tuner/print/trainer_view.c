@@ -17,17 +17,17 @@ struct answering_table {
 };
 
 /* Adds an entry to its table.  Entries come sorted by cluster, shape and width. */
-static int add_entry(void *self, const struct entry_row *e)
+static int add_to_width(void *self, const struct entry_row *e)
 {
-    struct trainer_view *t = self;
-    struct answering_table *last = t->table_count ? &t->tables[t->table_count - 1] : NULL;
+    struct trainer_view *view = self;
+    struct answering_table *last = view->table_count ? &view->tables[view->table_count - 1] : NULL;
 
     if (!last || last->cluster != e->cluster || last->shape != e->shape ||
         last->width.window != e->window) {
-        const struct answering_table fresh = { e->cluster, e->shape, { .window = e->window } };
+        const struct answering_table table = { e->cluster, e->shape, { .window = e->window } };
 
-        ARRAY_APPEND(t->tables, t->table_count, fresh);
-        last = &t->tables[t->table_count - 1];
+        ARRAY_APPEND(view->tables, view->table_count, table);
+        last = &view->tables[view->table_count - 1];
     }
     width_add(&last->width, e->bucket, !e->inferred, entry_is(e, ENTRY_OUTDATED | ENTRY_UNSOUND),
               e->decided_s);
@@ -42,7 +42,7 @@ int trainer_view_read(struct store *store, struct trainer_view *out)
     TRY(store_overrides(store, &pins));
     out->pins = pins.rows;
     out->pin_count = pins.count;
-    return store_entries(store, 0, 0, add_entry, out);
+    return store_entries(store, 0, 0, add_to_width, out);
 }
 
 void trainer_view_free(struct trainer_view *view)
@@ -62,38 +62,40 @@ const struct override_row *trainer_view_pin(const struct trainer_view *view,
 uint32_t trainer_view_width(const struct trainer_view *view, int64_t cluster, int64_t shape)
 {
     const struct answering_table *end = view->tables + view->table_count;
-    const struct width *best = NULL;
-    uint64_t widest = 0;
+    const struct width *best_width = NULL;
+    uint64_t largest_reach = 0;
 
-    for (const struct answering_table *t = view->tables; t < end; t++)
-        if (t->cluster == cluster && t->shape == shape && t->width.reach > widest)
-            widest = t->width.reach;
-    for (const struct answering_table *t = view->tables; t < end; t++)
-        if (t->cluster == cluster && t->shape == shape && !width_is_short(t->width.reach, widest) &&
-            (!best || width_order(&t->width, best) < 0))
-            best = &t->width;
-    return best ? best->window : 0;
+    for (const struct answering_table *table = view->tables; table < end; table++)
+        if (table->cluster == cluster && table->shape == shape &&
+            table->width.reach > largest_reach)
+            largest_reach = table->width.reach;
+    for (const struct answering_table *table = view->tables; table < end; table++)
+        if (table->cluster == cluster && table->shape == shape &&
+            !width_is_short(table->width.reach, largest_reach) &&
+            (!best_width || width_order(&table->width, best_width) < 0))
+            best_width = &table->width;
+    return best_width ? best_width->window : 0;
 }
 
 int trainer_view_why_silent(const struct trainer_view *view, struct store *store,
                             const struct entry_row *e, char text[WHY_SILENT_BYTES])
 {
-    uint32_t answers = trainer_view_width(view, e->cluster, e->shape);
+    uint32_t answering_window = trainer_view_width(view, e->cluster, e->shape);
     struct cluster cluster;
-    bool here;
+    bool is_here;
 
     *text = 0;
     TRY(store_cluster_get(store, e->cluster, &cluster));
-    TRY(store_cluster_is_here(store, e->cluster, &here));
+    TRY(store_cluster_is_here(store, e->cluster, &is_here));
     if (!backend_is_real(cluster.backend))
         snprintf(text, WHY_SILENT_BYTES, "it is modelled");
-    else if (!here)
+    else if (!is_here)
         snprintf(text, WHY_SILENT_BYTES,
                  "it is imported, and moetune has not run on such a cluster yet");
-    else if (answers != e->window)
+    else if (answering_window != e->window)
         snprintf(text, WHY_SILENT_BYTES,
                  "that of width %u is the last measured one of those that reach far enough; pins "
                  "hold all the same",
-                 answers);
+                 answering_window);
     return OK;
 }

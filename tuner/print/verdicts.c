@@ -15,50 +15,59 @@ static const struct grid_column columns[] = {
     { "95 %\nhigh", GRID_POINT }, { "pairs", GRID_RIGHT },     { "verdict", GRID_LEFT },
 };
 
-static int add_row(const struct verdict *v, struct grid *grid)
+/* Adds a time in ms, or a dash if it is not known (NAN). */
+static int add_ms_cell(struct grid *grid, double us)
 {
-    TRY(grid_row(grid, v->failed ? INK_BAD : !strcmp(v->word, "faster") ? INK_GOOD : INK_PLAIN));
-    TRY(grid_cell(grid, "%s", strncmp(v->key, "c=", 2) ? v->key : v->key + 2));
-    TRY(grid_cell(grid, "%s", v->plan));
-    TRY(isnan(v->before_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->before_us * 1e-3));
-    TRY(isnan(v->now_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->now_us * 1e-3));
-    TRY(grid_gain(grid, &v->gain));
-    TRY(grid_cell(grid, "%u", v->pairs));
-    TRY(grid_cell(grid, "%s", v->word));
-    return *v->why ? grid_note(grid, v->why) : OK;
+    return isnan(us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", us * 1e-3);
 }
 
-int verdicts_table(const struct verdict *verdicts, size_t count, FILE *to)
+static int add_verdict(const struct verdict *verdict, struct grid *grid)
+{
+    TRY(grid_row(grid, verdict->failed                    ? INK_BAD
+                       : !strcmp(verdict->word, "faster") ? INK_GOOD
+                                                          : INK_PLAIN));
+    TRY(grid_cell(grid, "%s", strncmp(verdict->key, "c=", 2) ? verdict->key : verdict->key + 2));
+    TRY(grid_cell(grid, "%s", verdict->plan));
+    TRY(add_ms_cell(grid, verdict->before_us));
+    TRY(add_ms_cell(grid, verdict->now_us));
+    TRY(grid_gain(grid, &verdict->gain));
+    TRY(grid_cell(grid, "%u", verdict->pairs));
+    TRY(grid_cell(grid, "%s", verdict->word));
+    return *verdict->why ? grid_note(grid, verdict->why) : OK;
+}
+
+int verdicts_table(const struct verdict *verdicts, size_t count, FILE *out)
 {
     struct grid grid = GRID_OF(columns);
     int rc = OK;
 
     for (size_t i = 0; i < count && !rc; i++)
-        rc = add_row(&verdicts[i], &grid);
+        rc = add_verdict(&verdicts[i], &grid);
     if (!rc)
-        grid_print(&grid, to);
+        grid_print(&grid, out);
     grid_clear(&grid);
     return rc;
 }
 
-void verdict_json_gain(const struct gain *gain, FILE *to)
+void verdict_json_gain(const struct gain *gain, FILE *out)
 {
-    json_write(to, ", 'gain': %g, 'gain_low': %g, 'gain_high': %g", gain->value, gain->low,
+    json_write(out, ", 'gain': %g, 'gain_low': %g, 'gain_high': %g", gain->value, gain->low,
                gain->high);
 }
 
-void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to)
+void verdicts_json(const struct verdict *verdicts, size_t count, FILE *out)
 {
-    json_write(to, "{'entries': [");
+    json_write(out, "{'entries': [");
     for (size_t i = 0; i < count; i++) {
-        const struct verdict *v = &verdicts[i];
+        const struct verdict *verdict = &verdicts[i];
 
-        json_write(to,
+        json_write(out,
                    "%s\n {'key': '%s', 'plan': '%s', 'pairs': %u, 'verdict': '%s', "
                    "'before_us': %g, 'now_us': %g",
-                   i ? "," : "", v->key, v->plan, v->pairs, v->word, v->before_us, v->now_us);
-        verdict_json_gain(&v->gain, to);
-        json_write(to, ", 'why': '%s'}", v->why);
+                   i ? "," : "", verdict->key, verdict->plan, verdict->pairs, verdict->word,
+                   verdict->before_us, verdict->now_us);
+        verdict_json_gain(&verdict->gain, out);
+        json_write(out, ", 'why': '%s'}", verdict->why);
     }
-    fprintf(to, "\n]}\n");
+    fprintf(out, "\n]}\n");
 }

@@ -20,11 +20,11 @@ struct verdict {
 };
 
 /* Prints the table.  ERR_NOMEM after a message. */
-int verdicts_table(const struct verdict *verdicts, size_t count, FILE *to);
+int verdicts_table(const struct verdict *verdicts, size_t count, FILE *out);
 /* Prints one object: {"entries": [...]}. */
-void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to);
+void verdicts_json(const struct verdict *verdicts, size_t count, FILE *out);
 
 /* Prints members of an object: , "gain": ..., "gain_low": ..., "gain_high": ... */
-void verdict_json_gain(const struct gain *gain, FILE *to);
+void verdict_json_gain(const struct gain *gain, FILE *out);
 
 #endif
