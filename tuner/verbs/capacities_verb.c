@@ -104,7 +104,7 @@ static const struct grid_column columns[] = {
     { "step\nms", GRID_POINT },
 };
 
-static const enum counts_way order[] = { COUNTS_STATIC, COUNTS_EMA, COUNTS_FOLLOWED };
+static const enum counts_way way_order[] = { COUNTS_STATIC, COUNTS_EMA, COUNTS_FOLLOWED };
 
 static int print_table(const struct capacities_replay *r)
 {
@@ -112,19 +112,19 @@ static int print_table(const struct capacities_replay *r)
     int rc;
 
     for (int i = 0; i < COUNTS_WAYS; i++) {
-        const struct counts_sum *s = &r->sums[order[i]];
+        const struct counts_sum *sum = &r->sums[way_order[i]];
 
         TRY_OUT(grid_row(&grid, INK_PLAIN));
-        TRY_OUT(grid_cell(&grid, "%s", counts_names[order[i]]));
-        TRY_OUT(grid_cell(&grid, "%.3f", s->factor));
-        TRY_OUT(grid_cell(&grid, "%.3f", s->fullest_factor));
-        TRY_OUT(grid_cell(&grid, "%.3f", s->balanced_factor));
-        TRY_OUT(grid_cell(&grid, "%zu", s->replans));
-        TRY_OUT(grid_cell(&grid, "%.4f", 100 * s->dropped_share));
-        if (isnan(s->step_ms))
+        TRY_OUT(grid_cell(&grid, "%s", counts_names[way_order[i]]));
+        TRY_OUT(grid_cell(&grid, "%.3f", sum->factor));
+        TRY_OUT(grid_cell(&grid, "%.3f", sum->fullest_factor));
+        TRY_OUT(grid_cell(&grid, "%.3f", sum->balanced_factor));
+        TRY_OUT(grid_cell(&grid, "%zu", sum->replans));
+        TRY_OUT(grid_cell(&grid, "%.4f", 100 * sum->dropped_share));
+        if (isnan(sum->step_ms))
             TRY_OUT(grid_cell(&grid, "-"));
         else
-            TRY_OUT(grid_cell(&grid, "%.4g", s->step_ms));
+            TRY_OUT(grid_cell(&grid, "%.4g", sum->step_ms));
     }
     grid_print(&grid, stdout);
 out:
@@ -132,55 +132,56 @@ out:
     return rc;
 }
 
-static void print_replan(void *self, const struct counts_step *s)
+static void print_replan_text(void *self, const struct counts_step *step)
 {
     const struct capacities_replay *r = self;
 
-    if (!s->replanned)
+    if (!step->replanned)
         return;
-    printf("step %zu:", s->step);
+    printf("step %zu:", step->step);
     for (uint32_t e = 0; e < r->trace.experts; e++)
-        printf(" %u", s->rows[e]);
+        printf(" %u", step->rows[e]);
     printf("\n");
 }
 
 /* ---- JSON */
 
-static void replan_json(void *self, const struct counts_step *s)
+static void print_replan_json(void *self, const struct counts_step *step)
 {
     struct capacities_replay *r = self;
 
-    if (!s->replanned)
+    if (!step->replanned)
         return;
     json_write(stdout, "%s\n  {'step': %zu, 'key': %u, 'key_r0': %u, 'rows': [",
-               r->printed++ ? "," : "", s->step, s->key, s->key_r0);
+               r->printed++ ? "," : "", step->step, step->key, step->key_r0);
     for (uint32_t e = 0; e < r->trace.experts; e++)
-        printf("%s%u", e ? ", " : "", s->rows[e]);
+        printf("%s%u", e ? ", " : "", step->rows[e]);
     printf("]}");
 }
 
 static int print_json(const struct options *o, struct capacities_replay *r)
 {
-    struct counts_sum sum;
+    struct counts_sum followed_sum;
 
     json_write(stdout, "{'steps': %zu, 'experts': %u, 'ranks': %u, 'choices': %g, 'gains_time': %s",
                r->trace.steps, r->trace.experts, r->trace.ranks, r->trace.choices,
                counts_remark(&r->trace) ? "false" : "true");
     for (int i = 0; i < COUNTS_WAYS; i++) {
-        const struct counts_sum *s = &r->sums[order[i]];
+        const struct counts_sum *sum = &r->sums[way_order[i]];
 
         json_write(stdout,
                    ",\n '%s': {'replans': %zu, 'factor': %g, 'fullest_factor': %g, "
                    "'balanced_factor': %g, 'dropped_share': %g, 'step_ms': %g",
-                   counts_words[order[i]], s->replans, s->factor, s->fullest_factor,
-                   s->balanced_factor, s->dropped_share, s->step_ms);
-        if (order[i] == COUNTS_FOLLOWED)
-            json_write(stdout, ", 'digest': '%016" PRIx64 "'", s->digest);
+                   counts_words[way_order[i]], sum->replans, sum->factor, sum->fullest_factor,
+                   sum->balanced_factor, sum->dropped_share, sum->step_ms);
+        if (way_order[i] == COUNTS_FOLLOWED)
+            json_write(stdout, ", 'digest': '%016" PRIx64 "'", sum->digest);
         printf("}");
     }
     if (o->replans) {
         json_write(stdout, ",\n 'capacities': [");
-        TRY(counts_replay(&r->trace, &o->policy, COUNTS_FOLLOWED, NULL, replan_json, r, &sum));
+        TRY(counts_replay(&r->trace, &o->policy, COUNTS_FOLLOWED, NULL, print_replan_json, r,
+                          &followed_sum));
         printf("]");
     }
     printf("}\n");
@@ -189,7 +190,7 @@ static int print_json(const struct options *o, struct capacities_replay *r)
 
 static int print_text(const struct options *o, struct capacities_replay *r)
 {
-    struct counts_sum sum;
+    struct counts_sum followed_sum;
 
     printf("%s: %zu steps, %u experts on %u rank%s, %.0f choices of a rank in a step\n", r->path,
            r->trace.steps, r->trace.experts, r->trace.ranks, r->trace.ranks == 1 ? "" : "s",
@@ -200,7 +201,8 @@ static int print_text(const struct options *o, struct capacities_replay *r)
         printf("%s\n", counts_remark(&r->trace));
     TRY(print_table(r));
     if (o->replans)
-        TRY(counts_replay(&r->trace, &o->policy, COUNTS_FOLLOWED, NULL, print_replan, r, &sum));
+        TRY(counts_replay(&r->trace, &o->policy, COUNTS_FOLLOWED, NULL, print_replan_text, r,
+                          &followed_sum));
     return OK;
 }
 
@@ -212,6 +214,7 @@ static int verb_capacities(const struct verb_call *call, void *options)
     struct capacities_replay r = { .path = call->arguments[0] };
     struct counts_price price = { followed_ms, NULL };
     const struct moe_shape *shape;
+    uint32_t ranks = 1;
     int rc = OK;
 
     if (!r.path)
@@ -220,12 +223,12 @@ static int verb_capacities(const struct verb_call *call, void *options)
     if (o->db || o->shape)
         TRY_OUT(find_layer(o, &r));
     shape = r.layer ? &r.layer->shape : NULL;
-    price.self = (void *)(uintptr_t)r.layer;
-    TRY_OUT(counts_read(r.path,
-                        o->policy.ranks ? o->policy.ranks
-                        : shape         ? shape->ranks
-                                        : 1,
-                        &r.trace));
+    price.self = (void *)(uintptr_t)r.layer; /* followed_ms() does not change it */
+    if (shape)
+        ranks = shape->ranks;
+    if (o->policy.ranks)
+        ranks = o->policy.ranks;
+    TRY_OUT(counts_read(r.path, ranks, &r.trace));
     if (shape && shape->experts != r.trace.experts)
         rc = fail(ERR_ARGUMENT, "%s counts %u experts, but the layer is %s", r.path,
                   r.trace.experts, SHAPE_TEXT(shape));

@@ -15,21 +15,21 @@
 /* One of the two tables, and the entry at which the comparison is. */
 struct diff_side {
     struct import_table *table; /* NULL: it has no entries */
-    size_t at, count;           /* the current entry; how many entries */
+    size_t current, count;      /* the current entry; how many entries */
 };
 
 static struct import_entry current_entry(const struct diff_side *s)
 {
-    return import_entry(s->table, s->at);
+    return import_entry(s->table, s->current);
 }
 
-static int by_key(const struct import_entry *a, const struct import_entry *b)
+static int compare_keys(const struct import_entry *a, const struct import_entry *b)
 {
-    int by = strcmp(a->cluster, b->cluster);
+    int order = strcmp(a->cluster, b->cluster);
 
-    by = by ? by : strcmp(SHAPE_TEXT(a->shape), SHAPE_TEXT(b->shape));
-    by = by ? by : (a->row->window > b->row->window) - (a->row->window < b->row->window);
-    return by ? by : (a->row->bucket > b->row->bucket) - (a->row->bucket < b->row->bucket);
+    order = order ? order : strcmp(SHAPE_TEXT(a->shape), SHAPE_TEXT(b->shape));
+    order = order ? order : (a->row->window > b->row->window) - (a->row->window < b->row->window);
+    return order ? order : (a->row->bucket > b->row->bucket) - (a->row->bucket < b->row->bucket);
 }
 
 static const struct grid_column columns[] = {
@@ -45,8 +45,8 @@ struct difference {
     struct grid grid;
     struct import_entry first; /* of the current line; row NULL: there is no line yet */
     uint32_t last;             /* the last bucket of the line */
-    char a[PLAN_TEXT_BYTES], b[PLAN_TEXT_BYTES]; /* its plans; "-": none */
-    uint32_t count;                              /* buckets that differ, in all tables */
+    char plan_a[PLAN_TEXT_BYTES], plan_b[PLAN_TEXT_BYTES]; /* of the line; "-": none */
+    uint32_t count;                                        /* buckets that differ, in all tables */
 };
 
 static bool same_table(const struct import_entry *a, const struct import_entry *b)
@@ -55,27 +55,28 @@ static bool same_table(const struct import_entry *a, const struct import_entry *
            a->row->window == b->row->window;
 }
 
-static int end_line(struct difference *d)
+static int add_line(struct difference *d)
 {
-    uint32_t window, first;
+    uint32_t window, first_bucket;
     char buckets[32];
 
     if (!d->first.row)
         return OK;
     window = d->first.row->window;
-    first = d->first.row->bucket;
-    snprintf(buckets, sizeof(buckets), first == d->last ? "%u" : "%u-%u", first, d->last);
+    first_bucket = d->first.row->bucket;
+    snprintf(buckets, sizeof(buckets), first_bucket == d->last ? "%u" : "%u-%u", first_bucket,
+             d->last);
     TRY(grid_row(&d->grid, INK_PLAIN));
     TRY(grid_cell(&d->grid, "%s", buckets));
     TRY(grid_cell(&d->grid, "%s",
-                  BUCKETS_TEXT(buckets_of(d->first.shape, window), first, d->last)));
-    TRY(grid_cell(&d->grid, "%s", d->a));
-    return grid_cell(&d->grid, "%s", d->b);
+                  BUCKETS_TEXT(buckets_of(d->first.shape, window), first_bucket, d->last)));
+    TRY(grid_cell(&d->grid, "%s", d->plan_a));
+    return grid_cell(&d->grid, "%s", d->plan_b);
 }
 
-static int end_table(struct difference *d)
+static int print_table(struct difference *d)
 {
-    TRY(end_line(d));
+    TRY(add_line(d));
     if (!d->first.row)
         return OK;
     printf("\nlayer    %s\ncluster  %.12s, buckets ", SHAPE_TEXT(d->first.shape), d->first.cluster);
@@ -88,72 +89,78 @@ static int end_table(struct difference *d)
     return OK;
 }
 
+/* `order`: as in compare_sides(). */
 static int add_difference(struct difference *d, const struct diff_side *a,
-                          const struct diff_side *b, int by)
+                          const struct diff_side *b, int order)
 {
-    struct import_entry e = current_entry(by <= 0 ? a : b);
-    char in_a[PLAN_TEXT_BYTES] = "-", in_b[PLAN_TEXT_BYTES] = "-";
-    bool same = d->first.row && same_table(&e, &d->first);
+    struct import_entry entry = current_entry(order <= 0 ? a : b);
+    char plan_a[PLAN_TEXT_BYTES] = "-", plan_b[PLAN_TEXT_BYTES] = "-";
+    bool continues_table = d->first.row && same_table(&entry, &d->first);
 
-    if (by <= 0)
-        plan_text(&current_entry(a).row->plan, in_a);
-    if (by >= 0)
-        plan_text(&current_entry(b).row->plan, in_b);
+    if (order <= 0)
+        plan_text(&current_entry(a).row->plan, plan_a);
+    if (order >= 0)
+        plan_text(&current_entry(b).row->plan, plan_b);
     d->count++;
-    if (!same)
-        TRY(end_table(d));
-    if (same && e.row->bucket == d->last + 1 && !strcmp(in_a, d->a) && !strcmp(in_b, d->b)) {
+    if (!continues_table)
+        TRY(print_table(d));
+    if (continues_table && entry.row->bucket == d->last + 1 && !strcmp(plan_a, d->plan_a) &&
+        !strcmp(plan_b, d->plan_b)) {
         d->last++;
         return OK;
     }
-    if (same)
-        TRY(end_line(d));
-    d->first = e;
-    d->last = e.row->bucket;
-    memcpy(d->a, in_a, sizeof(in_a));
-    memcpy(d->b, in_b, sizeof(in_b));
+    if (continues_table)
+        TRY(add_line(d));
+    d->first = entry;
+    d->last = entry.row->bucket;
+    memcpy(d->plan_a, plan_a, sizeof(plan_a));
+    memcpy(d->plan_b, plan_b, sizeof(plan_b));
     return OK;
 }
 
 static int compare_sides(struct diff_side *a, struct diff_side *b, struct difference *d)
 {
-    while (a->at < a->count || b->at < b->count) {
-        int by; /* below 0: only A has this bucket; above 0: only B */
+    while (a->current < a->count || b->current < b->count) {
+        int order; /* below 0: only A has this bucket; above 0: only B */
 
-        if (a->at == a->count || b->at == b->count) {
-            by = a->at == a->count ? 1 : -1;
+        if (a->current == a->count) {
+            order = 1;
+        } else if (b->current == b->count) {
+            order = -1;
         } else {
-            struct import_entry x = current_entry(a), y = current_entry(b);
+            struct import_entry entry_a = current_entry(a), entry_b = current_entry(b);
 
-            by = by_key(&x, &y);
+            order = compare_keys(&entry_a, &entry_b);
         }
-        if (by || !plan_equal(&current_entry(a).row->plan, &current_entry(b).row->plan))
-            TRY(add_difference(d, a, b, by));
-        a->at += by <= 0;
-        b->at += by >= 0;
+        if (order || !plan_equal(&current_entry(a).row->plan, &current_entry(b).row->plan))
+            TRY(add_difference(d, a, b, order));
+        if (order <= 0)
+            a->current++;
+        if (order >= 0)
+            b->current++;
     }
-    return end_table(d);
+    return print_table(d);
 }
 
-static bool begins_table(const struct diff_side *s, size_t at, struct import_entry *out)
+static bool begins_table(const struct diff_side *s, size_t index, struct import_entry *entry)
 {
-    struct import_entry before;
+    struct import_entry previous;
 
-    *out = import_entry(s->table, at);
-    if (!at)
+    *entry = import_entry(s->table, index);
+    if (!index)
         return true;
-    before = import_entry(s->table, at - 1);
-    return !same_table(out, &before);
+    previous = import_entry(s->table, index - 1);
+    return !same_table(entry, &previous);
 }
 
 /* Whether both sides have a table of the same layer, cluster and width. */
 static bool share_a_table(const struct diff_side *a, const struct diff_side *b)
 {
-    struct import_entry x, y;
+    struct import_entry entry_a, entry_b;
 
     for (size_t i = 0; i < a->count; i++)
-        for (size_t j = 0; begins_table(a, i, &x) && j < b->count; j++)
-            if (begins_table(b, j, &y) && same_table(&x, &y))
+        for (size_t j = 0; begins_table(a, i, &entry_a) && j < b->count; j++)
+            if (begins_table(b, j, &entry_b) && same_table(&entry_a, &entry_b))
                 return true;
     return false;
 }

@@ -26,15 +26,15 @@ static const struct option_row rows[] = {
 static const struct options defaults = { .where = PLACE_DEFAULTS };
 
 /* Prints all findings; rank 0 adds those about the database. */
-static int print_findings(const struct options *o, const struct findings *of_ranks)
+static int print_findings(const struct options *o, const struct findings *rank_findings)
 {
     struct findings all = { .count = 0 };
     char path[PATH_MAX];
 
     TRY(store_path(o->db, STORE_CONSULT, path, sizeof(path)));
     doctor_database(path, &all);
-    for (int i = 0; i < of_ranks->count && all.count < FINDINGS_MAX; i++)
-        all.list[all.count++] = of_ranks->list[i];
+    for (int i = 0; i < rank_findings->count && all.count < FINDINGS_MAX; i++)
+        all.list[all.count++] = rank_findings->list[i];
     if (o->json)
         findings_print_json(&all, stdout);
     else
@@ -46,15 +46,15 @@ static int print_findings(const struct options *o, const struct findings *of_ran
 static int on_rank(struct world *world, const void *options)
 {
     const struct options *o = options;
-    struct discovery d;
-    struct findings found;
+    struct discovery discovery;
+    struct findings findings;
     int rc;
 
-    TRY(discover(world, o->where.device, o->where.ranks_per_node, &d));
-    rc = doctor_ranks(world, &d, &found);
+    TRY(discover(world, o->where.device, o->where.ranks_per_node, &discovery));
+    rc = doctor_ranks(world, &discovery, &findings);
     if (!rc && world_topology(world)->rank == 0)
-        rc = print_findings(o, &found);
-    discovery_free(&d);
+        rc = print_findings(o, &findings);
+    discovery_free(&discovery);
     return world_settle(world, rc);
 }
 
@@ -62,7 +62,7 @@ static int verb_doctor(const struct verb_call *call, void *options)
 {
     struct options *o = options;
 
-    return place_run(&o->where, call, &(struct place_verb){ NULL, on_rank, o, false });
+    return place_run(&o->where, call, &(struct place_verb){ .on_rank = on_rank, .options = o });
 }
 
 const struct verb doctor_verb = {

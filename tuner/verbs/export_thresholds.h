@@ -13,11 +13,11 @@ struct thresholds_options {
     bool json;
 };
 
-/* Finds the best switch points and writes them to `to`.  `answers`: all buckets of a table of a
+/* Finds the best switch points and writes them to `out`.  `answers`: all buckets of a table of a
  * declared space, in one class or in all.  `store`: the database with its samples.  ERR_ARGUMENT
  * after a message: nothing was measured, the measured plans leave ranges out, or the traffic is of
  * other layers. */
 int export_thresholds(struct store *store, const struct answers *answers,
-                      const struct thresholds_options *options, FILE *to);
+                      const struct thresholds_options *options, FILE *out);
 
 #endif

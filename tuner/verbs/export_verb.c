@@ -88,7 +88,7 @@ static const struct options defaults = { .format = FORM_JSONL, .thresholds.switc
 
 /* ---- a table */
 
-static int write_packed(const char *path, FILE *to)
+static int write_packed(const char *path, FILE *out)
 {
     struct moelookup *table;
     size_t size;
@@ -100,26 +100,26 @@ static int write_packed(const char *path, FILE *to)
     bytes = malloc(size);
     if (!rc)
         rc = bytes ? moelookup_pack(table, bytes, &size) : ERR_NOMEM;
-    if (!rc && (fwrite(bytes, 1, size, to) != size || fflush(to)))
+    if (!rc && (fwrite(bytes, 1, size, out) != size || fflush(out)))
         rc = fail(ERR_IO, "the table cannot be written: %s", strerror(errno));
     free(bytes);
     moelookup_close(table);
     return rc;
 }
 
-static int write_table(struct store *store, const char *path, const struct options *o, FILE *to)
+static int write_table(struct store *store, const char *path, const struct options *o, FILE *out)
 {
-    struct moe_shape any = MOE_SHAPE_INIT;
-    struct export_options choice = {
+    struct moe_shape parsed = MOE_SHAPE_INIT;
+    struct export_options filter = {
         .cluster = o->fingerprint, .shape = o->shape, .identify = o->identify, .full = o->full
     };
-    if (o->shape && shape_parse(o->shape, &any))
+    if (o->shape && shape_parse(o->shape, &parsed))
         return ERR_ARGUMENT;
     switch ((enum form)o->format) {
-    case FORM_JSONL: return export_lines(store, &choice, to);
-    case FORM_CSV: return export_csv(store, &choice, to);
-    case FORM_HEADER: return export_header(store, &choice, to);
-    case FORM_PACKED: return write_packed(path, to);
+    case FORM_JSONL: return export_lines(store, &filter, out);
+    case FORM_CSV: return export_csv(store, &filter, out);
+    case FORM_HEADER: return export_header(store, &filter, out);
+    case FORM_PACKED: return write_packed(path, out);
     case FORM_ANSWERS: break;
     }
     return ERR_ARGUMENT;
@@ -127,10 +127,10 @@ static int write_table(struct store *store, const char *path, const struct optio
 
 /* Writes the table to the file of -o, or to standard output.  Packed bytes go past stdout's stream,
  * which lets only text through (screen_guard()). */
-static int write_out(struct store *store, const char *path, const struct options *o)
+static int write_table_file(struct store *store, const char *path, const struct options *o)
 {
     struct output_file file;
-    FILE *to;
+    FILE *packed;
     int rc;
 
     if (o->file) {
@@ -142,11 +142,11 @@ static int write_out(struct store *store, const char *path, const struct options
     }
     if (o->format != FORM_PACKED)
         return write_table(store, path, o, stdout);
-    to = fdopen(dup(STDOUT_FILENO), "w");
-    if (!to)
+    packed = fdopen(dup(STDOUT_FILENO), "w");
+    if (!packed)
         return fail(ERR_IO, "standard output: %s", strerror(errno));
-    rc = write_table(store, path, o, to);
-    if (fclose(to) && !rc)
+    rc = write_table(store, path, o, packed);
+    if (fclose(packed) && !rc)
         rc = fail(ERR_IO, "standard output: %s", strerror(errno));
     return rc;
 }
@@ -155,23 +155,23 @@ static int write_out(struct store *store, const char *path, const struct options
 
 /* Makes the output's path.  If `file` is a folder, the file gets the name that its reader looks
  * for; the folders in that name are created. */
-static int find_place(const struct format *format, const struct format_job *job, const char *file,
-                      char path[PATH_MAX])
+static int make_output_path(const struct format *format, const struct format_job *job,
+                            const char *file, char path[PATH_MAX])
 {
     char name[FORMAT_NAME_BYTES];
-    struct stat is;
+    struct stat info;
     size_t length = strlen(file);
-    bool folder = (!stat(file, &is) && S_ISDIR(is.st_mode)) || file[length - 1] == '/';
+    bool is_folder = (!stat(file, &info) && S_ISDIR(info.st_mode)) || file[length - 1] == '/';
 
-    if (folder && !format->file_name)
+    if (is_folder && !format->file_name)
         return fail(ERR_ARGUMENT, "--output %s: a file is wanted", file);
-    if (folder)
+    if (is_folder)
         TRY(format->file_name(job, name));
-    if (snprintf(path, PATH_MAX, "%s%s%s", file, folder && file[length - 1] != '/' ? "/" : "",
-                 folder ? name : "") >= PATH_MAX)
+    if (snprintf(path, PATH_MAX, "%s%s%s", file, is_folder && file[length - 1] != '/' ? "/" : "",
+                 is_folder ? name : "") >= PATH_MAX)
         return fail(ERR_ARGUMENT, "--output %.60s...: the name is too long", file);
     TRY(format_check_name(format, job, path));
-    for (char *slash = folder ? strchr(path + length, '/') : NULL; slash;
+    for (char *slash = is_folder ? strchr(path + length, '/') : NULL; slash;
          slash = strchr(slash + 1, '/')) {
         *slash = 0;
         if (mkdir(path, 0777) && errno != EEXIST)
@@ -212,12 +212,12 @@ static int write_answers(const struct format *format, struct answers *answers,
     char path[PATH_MAX];
 
     for (int i = 0; i < o->sets.count; i++) {
-        const char *text = o->sets.items[i], *value = strchr(text, '=');
-        size_t length = value ? (size_t)(value - text) : 0;
+        const char *set_text = o->sets.items[i], *value = strchr(set_text, '=');
+        size_t name_length = value ? (size_t)(value - set_text) : 0;
 
-        if (!length || length >= sizeof(sets[i].name))
-            return fail(ERR_ARGUMENT, "--set %s: NAME=VALUE is wanted", text);
-        snprintf(sets[i].name, sizeof(sets[i].name), "%.*s", (int)length, text);
+        if (!name_length || name_length >= sizeof(sets[i].name))
+            return fail(ERR_ARGUMENT, "--set %s: NAME=VALUE is wanted", set_text);
+        snprintf(sets[i].name, sizeof(sets[i].name), "%.*s", (int)name_length, set_text);
         sets[i].value = value + 1;
     }
     if (format->one && !o->key)
@@ -225,7 +225,7 @@ static int write_answers(const struct format *format, struct answers *answers,
     TRY(format_check(format, &job));
     if (!o->file)
         return format->write(&job, stdout);
-    TRY(find_place(format, &job, o->file, path));
+    TRY(make_output_path(format, &job, o->file, path));
     TRY(output_begin(path, &output));
     TRY(output_end(&output, format->write(&job, output.to), NULL, true));
     note("%s is written", path);
@@ -234,22 +234,23 @@ static int write_answers(const struct format *format, struct answers *answers,
 
 /* Writes the answers for one layer in a format, and reads them back with --check.  format NULL:
  * writes thresholds. */
-static int export_answers(const struct format *format, const char *table, const struct options *o)
+static int export_answers(const struct format *format, const char *database,
+                          const struct options *o)
 {
-    struct answers_choice choice = { .path = table,
+    struct answers_choice choice = { .path = database,
                                      .space = o->space,
                                      .shape = o->shape,
                                      .cluster = o->fingerprint,
                                      .launch = o->launch,
                                      .keyed = o->key,
                                      .class = -1 };
-    char words[DECLARATION_PLAN_BYTES];
-    struct moe_shape any = MOE_SHAPE_INIT;
-    struct moelookup *open;
+    char launch_words[DECLARATION_PLAN_BYTES];
+    struct moe_shape parsed = MOE_SHAPE_INIT;
+    struct moelookup *library;
     struct answers answers;
     int rc;
 
-    if (o->shape && shape_parse(o->shape, &any))
+    if (o->shape && shape_parse(o->shape, &parsed))
         return ERR_ARGUMENT;
     if (!format && !o->space)
         return fail(ERR_ARGUMENT, "--format thresholds: --space must name a declared space, for "
@@ -266,32 +267,32 @@ static int export_answers(const struct format *format, const char *table, const 
         TRY(space_key_read("key", o->key, &choice.key));
     if (o->class)
         TRY(space_class_read(o->class, &choice.class));
-    TRY(moelookup_open(table, &open));
-    rc = answers_open(open, &choice, &answers);
+    TRY(moelookup_open(database, &library));
+    rc = answers_open(library, &choice, &answers);
     if (!rc && format && o->thresholds.traffic.count) {
-        rc = launch_table_choose(table, &answers.shape, lookup_view_cluster(answers.view),
-                                 &o->thresholds.traffic, words);
+        rc = launch_table_choose(database, &answers.shape, lookup_view_cluster(answers.view),
+                                 &o->thresholds.traffic, launch_words);
         answers_close(&answers);
-        choice.launch = words;
-        rc = rc ? rc : answers_open(open, &choice, &answers);
+        choice.launch = launch_words;
+        rc = rc ? rc : answers_open(library, &choice, &answers);
     }
     if (!rc) {
-        rc = format ? write_answers(format, &answers, o) : write_thresholds(table, &answers, o);
+        rc = format ? write_answers(format, &answers, o) : write_thresholds(database, &answers, o);
         answers_close(&answers);
     }
-    moelookup_close(open);
+    moelookup_close(library);
     return rc;
 }
 
 static int verb_export(const struct verb_call *call, void *options)
 {
     struct options *o = options;
-    char path[PATH_MAX], space[SPACE_NAME_BYTES];
+    char path[PATH_MAX], space_name[SPACE_NAME_BYTES];
     struct store *store;
     int rc;
 
     (void)call;
-    TRY(space_name_of(&o->space, space));
+    TRY(space_name_of(&o->space, space_name));
     if (o->file && !strcmp(o->file, "-"))
         o->file = NULL;
     if (o->format == FORM_PACKED && (o->shape || o->fingerprint))
@@ -316,7 +317,7 @@ static int verb_export(const struct verb_call *call, void *options)
             o->format == FORM_THRESHOLDS ? NULL : answer_formats[o->format - FORM_ANSWERS], path,
             o);
     TRY(store_read(path, &store));
-    rc = write_out(store, path, o);
+    rc = write_table_file(store, path, o);
     if (rc == UNSUPPORTED)
         note("%s holds nothing to export", path);
     store_close(store);

@@ -31,51 +31,53 @@ static const struct option_row rows[] = {
 static const struct options defaults = { .where = PLACE_DEFAULTS };
 
 static const char *value_in_words(const struct cluster *cluster, const struct cluster_field *field,
-                                  char room[CLUSTER_VALUE_BYTES])
+                                  char buffer[CLUSTER_VALUE_BYTES])
 {
     if (field->offset == offsetof(struct cluster, ranks_per_node) && !cluster->ranks_per_node)
         return "different ones";
     if (field->offset == offsetof(struct cluster, ranks_per_rack) && !cluster->ranks_per_rack)
         return "none";
-    return cluster_value(cluster, field, room, CLUSTER_VALUE_BYTES);
+    return cluster_value(cluster, field, buffer, CLUSTER_VALUE_BYTES);
 }
 
 /* Prints the fields that differ.  Two kinds do not count: every probe measures the model's numbers
  * anew, and host names change. */
-static int print_difference(const struct cluster *was, const struct cluster *is)
+static int print_difference(const struct cluster *old_cluster, const struct cluster *new_cluster)
 {
-    int differ[] = { [CLUSTER_HARD] = 0, [CLUSTER_SOFT] = 0, [CLUSTER_INFO] = 0 };
+    int differing[] = { [CLUSTER_HARD] = 0, [CLUSTER_SOFT] = 0, [CLUSTER_INFO] = 0 };
 
     for (size_t i = 0; i < cluster_field_count; i++) {
         const struct cluster_field *field = &cluster_fields[i];
-        const char *class = cluster_class_words[field->class];
-        char a[CLUSTER_VALUE_BYTES], b[CLUSTER_VALUE_BYTES];
-        const char *old, *new;
+        const char *class_word = cluster_class_words[field->class];
+        char old_buffer[CLUSTER_VALUE_BYTES], new_buffer[CLUSTER_VALUE_BYTES];
+        const char *old_value, *new_value;
 
         if (field->class == CLUSTER_MODEL)
             continue;
-        old = value_in_words(was, field, a);
-        new = value_in_words(is, field, b);
-        if (strcmp(old, new) != 0)
-            printf("%-5s %-16s was \"%s\", is \"%s\"\n", class, field->name, old, new);
+        old_value = value_in_words(old_cluster, field, old_buffer);
+        new_value = value_in_words(new_cluster, field, new_buffer);
+        if (strcmp(old_value, new_value) != 0)
+            printf("%-5s %-16s was \"%s\", is \"%s\"\n", class_word, field->name, old_value,
+                   new_value);
         /* An unknown hard field may have any value, so two unknown ones are not equal. */
-        else if (field->class == CLUSTER_HARD && !strcmp(new, "unknown"))
-            printf("%-5s %-16s is unknown, as it was: that is not the same\n", class, field->name);
+        else if (field->class == CLUSTER_HARD && !strcmp(new_value, "unknown"))
+            printf("%-5s %-16s is unknown, as it was: that is not the same\n", class_word,
+                   field->name);
         else
             continue;
-        differ[field->class]++;
+        differing[field->class]++;
     }
-    if (differ[CLUSTER_HARD])
+    if (differing[CLUSTER_HARD])
         printf("another cluster: a table of one does not answer for the other\n");
-    else if (differ[CLUSTER_SOFT])
+    else if (differing[CLUSTER_SOFT])
         printf("the same machine, changed: entries are stale until they are measured again\n");
     else
         printf("the same cluster\n");
-    return differ[CLUSTER_HARD] + differ[CLUSTER_SOFT] ? ERR_WRONG : OK;
+    return differing[CLUSTER_HARD] + differing[CLUSTER_SOFT] ? ERR_WRONG : OK;
 }
 
 static int print_cluster(const struct options *o, const struct cluster *cluster,
-                         const struct discovery *found)
+                         const struct discovery *discovery)
 {
     char text[CLUSTER_TEXT_BYTES], hash[SHA256_HEX_BYTES];
     struct cluster saved;
@@ -95,8 +97,8 @@ static int print_cluster(const struct options *o, const struct cluster *cluster,
     }
     cluster_format(cluster, text, sizeof(text));
     printf("# fingerprint %s\n", hash);
-    if (found)
-        discovery_print_hosts(found, stdout);
+    if (discovery)
+        discovery_print_hosts(discovery, stdout);
     printf("%s", text);
     return OK;
 }
@@ -105,11 +107,11 @@ static int print_cluster(const struct options *o, const struct cluster *cluster,
 static void add_measured(const char *db, struct cluster *cluster)
 {
     struct store *store = known_open(db, 0);
-    struct cluster known;
+    struct cluster stored;
 
-    if (known_cluster_read(store, cluster, &known)) {
-        known.memory_gib = cluster->memory_gib;
-        cluster_take_model(cluster, &known);
+    if (known_cluster_read(store, cluster, &stored)) {
+        stored.memory_gib = cluster->memory_gib;
+        cluster_take_model(cluster, &stored);
     }
     store_close(store);
 }
@@ -117,18 +119,18 @@ static void add_measured(const char *db, struct cluster *cluster)
 static int on_rank(struct world *world, const void *options)
 {
     const struct options *o = options;
-    struct discovery d;
+    struct discovery discovery;
     int rc = OK;
 
-    TRY(discover(world, o->where.device, o->where.ranks_per_node, &d));
+    TRY(discover(world, o->where.device, o->where.ranks_per_node, &discovery));
     if (world_topology(world)->rank == 0) {
-        rc = discovery_check(&d);
-        add_measured(o->db, &d.cluster);
+        rc = discovery_check(&discovery);
+        add_measured(o->db, &discovery.cluster);
         if (!rc)
-            rc = print_cluster(o, &d.cluster, &d);
+            rc = print_cluster(o, &discovery.cluster, &discovery);
     }
     fflush(stdout);
-    discovery_free(&d);
+    discovery_free(&discovery);
     return world_settle(world, rc);
 }
 
@@ -143,7 +145,7 @@ static int verb_fingerprint(const struct verb_call *call, void *options)
         TRY(cluster_read(o->file, &saved));
         return print_cluster(o, &saved, NULL);
     }
-    return place_run(&o->where, call, &(struct place_verb){ NULL, on_rank, o, false });
+    return place_run(&o->where, call, &(struct place_verb){ .on_rank = on_rank, .options = o });
 }
 
 const struct verb fingerprint_verb = {

@@ -35,9 +35,12 @@ static const struct option_row rows[] = {
 struct import_session {
     struct store *store; /* NULL until the first file has been read as a table */
     const struct options *options;
-    uint32_t tables, conflicts, here, elsewhere; /* files; buckets; clusters */
+    uint32_t tables, conflicts; /* files; buckets */
+    uint32_t clusters_here, clusters_elsewhere;
 };
 
+/* Prints one side of a conflict: its plan, the times of the plan and of the default plan, and how
+ * it was found. */
 static void print_proof(const char *whose, const struct entry_row *e)
 {
     printf("  %-9s %-18s %10.1f us against %10.1f us, %u samples, %s, %s%s%s\n", whose,
@@ -46,17 +49,17 @@ static void print_proof(const char *whose, const struct entry_row *e)
            entry_is(e, ENTRY_CUT) ? ", cut off" : "");
 }
 
-static void on_conflict(void *self, const struct entry_row *known, const struct entry_row *incoming,
-                        enum merge_outcome outcome)
+static void print_conflict(void *self, const struct entry_row *known,
+                           const struct entry_row *incoming, enum merge_outcome outcome)
 {
     struct import_session *s = self;
     struct moe_shape shape = MOE_SHAPE_INIT;
-    bool found;
+    bool has_shape;
 
     if (s->options->quiet)
         return;
-    found = !store_shape_get(s->store, known->shape, &shape);
-    printf("conflict: %s, %s: %s stays\n", found ? SHAPE_TEXT(&shape) : "?",
+    has_shape = !store_shape_get(s->store, known->shape, &shape);
+    printf("conflict: %s, %s: %s stays\n", has_shape ? SHAPE_TEXT(&shape) : "?",
            BUCKET_NAME(buckets_of(&shape, known->window), known->bucket),
            outcome == MERGE_REPLACED ? "the incoming one" : "the known one");
     print_proof("known", known);
@@ -67,11 +70,11 @@ static void on_conflict(void *self, const struct entry_row *known, const struct 
 
 static int import_file(struct import_session *s, const char *path)
 {
-    const struct import_options options = { .conflict = on_conflict, .self = s };
+    const struct import_options options = { .conflict = print_conflict, .self = s };
     struct import_table *table = NULL;
-    struct import_result got;
-    const char *slash = strrchr(path, '/');
-    int rc = table_file_read(path, slash ? slash + 1 : path, &table);
+    struct import_result result;
+    const char *last_slash = strrchr(path, '/');
+    int rc = table_file_read(path, last_slash ? last_slash + 1 : path, &table);
 
     if (rc == UNSUPPORTED) {
         note("%s holds no entries", path);
@@ -87,18 +90,18 @@ static int import_file(struct import_session *s, const char *path)
             rc = dry ? store_dry_run(db, &s->store) : store_open(db, 0, &s->store);
     }
     if (!rc)
-        rc = import_place(table, s->store, &options, &got);
+        rc = import_place(table, s->store, &options, &result);
     import_free(table);
     TRY(rc);
     s->tables++;
-    s->conflicts += got.conflicts;
-    if (got.known)
+    s->conflicts += result.conflicts;
+    if (result.known)
         printf("%s: came in before, nothing to do\n", path);
     else
         printf("%s: %u entries of %u clusters: %u new, %u the same, %u replace what was known, %u "
                "do not; %u conflicts%s\n",
-               path, got.entries, got.clusters, got.added, got.same, got.replaced, got.lost,
-               got.conflicts, s->options->dry ? " (nothing was written)" : "");
+               path, result.entries, result.clusters, result.added, result.same, result.replaced,
+               result.lost, result.conflicts, s->options->dry ? " (nothing was written)" : "");
     return OK;
 }
 
@@ -112,45 +115,46 @@ static bool is_library(const char *name)
 }
 
 /* Describes this machine as `tune` would on such a device, for its own layer or for a program's. */
-static int find_here(const struct cluster *elsewhere, const char *device, struct cluster *out)
+static int describe_this_machine(const struct cluster *elsewhere, const char *device,
+                                 struct cluster *out)
 {
-    const char *name = elsewhere->compute_library;
-    struct table_setup program = { .layer = is_library(name) ? NULL : name };
-    char text[CLUSTER_TEXT_BYTES];
+    const char *library = elsewhere->compute_library;
+    struct table_setup program = { .layer = is_library(library) ? NULL : library };
+    char cluster_text[CLUSTER_TEXT_BYTES];
 
     *out = machine_cluster(device, elsewhere->ranks, elsewhere->ranks_per_node);
     out->ranks_per_rack = elsewhere->ranks_per_rack; /* racks cannot be discovered */
     if (strcmp(elsewhere->backend, "live"))
         return OK;
-    cluster_format(out, text, sizeof(text));
-    program.cluster = text;
+    cluster_format(out, cluster_text, sizeof(cluster_text));
+    program.cluster = cluster_text;
     program.shape = (struct moe_shape){ .ranks = elsewhere->ranks,
                                         .ranks_per_node = elsewhere->ranks_per_node,
                                         .ranks_per_rack = elsewhere->ranks_per_rack };
     return live_cluster(&program, out);
 }
 
-static int compare_here(void *self, const struct cluster *elsewhere)
+static int match_this_machine(void *self, const struct cluster *elsewhere)
 {
     static const char *const devices[] = { "host", "cuda" };
     struct import_session *s = self;
     struct cluster here;
-    bool found = false;
+    bool is_here = false;
     int64_t id;
 
-    for (size_t i = 0; i < 2 && !found; i++) {
+    for (size_t i = 0; i < 2 && !is_here; i++) {
         /* A program's cluster does not say on which device its ranks computed, so both are tried.
          */
         if (strcmp(elsewhere->backend, devices[i]) && strcmp(elsewhere->backend, "live"))
             continue;
-        TRY(find_here(elsewhere, devices[i], &here));
-        found = cluster_answers(elsewhere, &here);
+        TRY(describe_this_machine(elsewhere, devices[i], &here));
+        is_here = cluster_answers(elsewhere, &here);
     }
-    if (!found) {
-        s->elsewhere++;
+    if (!is_here) {
+        s->clusters_elsewhere++;
         return OK;
     }
-    s->here++;
+    s->clusters_here++;
     cluster_take_model(&here, elsewhere); /* free memory does not identify a cluster */
     TRY(store_cluster_add(s->store, &here, &id));
     if (!cluster_same_soft(elsewhere, &here))
@@ -166,13 +170,14 @@ static int verb_import(const struct verb_call *call, void *options)
     for (int i = 0; i < call->count; i++)
         TRY_OUT(import_file(&s, call->arguments[i]));
     if (s.tables && !s.options->dry) {
-        TRY_OUT(store_clusters_elsewhere(s.store, compare_here, &s));
-        if (s.here)
-            printf("%u of the clusters is this machine: their entries answer here\n", s.here);
-        if (s.elsewhere)
+        TRY_OUT(store_clusters_elsewhere(s.store, match_this_machine, &s));
+        if (s.clusters_here)
+            printf("%u of the clusters is this machine: their entries answer here\n",
+                   s.clusters_here);
+        if (s.clusters_elsewhere)
             printf("%u clusters of other machines: their entries never answer here, unless "
                    "`moetune verify` or `tune` finds itself on one of them\n",
-                   s.elsewhere);
+                   s.clusters_elsewhere);
         TRY_OUT(store_publish(s.store));
     }
     rc = !s.tables ? UNSUPPORTED : s.options->strict && s.conflicts ? ERR_WRONG : OK;

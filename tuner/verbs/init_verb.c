@@ -35,7 +35,7 @@ static const struct file {
 #include <init_files.inc>
 };
 
-enum { FILES = sizeof(files) / sizeof(files[0]) };
+enum { FILE_COUNT = sizeof(files) / sizeof(files[0]) };
 
 static bool is_main(const struct file *file)
 {
@@ -57,10 +57,10 @@ static const char *next_line(const char *text)
 static void list_programs(FILE *out)
 {
     fputs("Programs:\n", out);
-    for (const struct file *f = files; f < files + FILES; f++)
-        if (is_main(f))
-            fprintf(out, "  %-10s %.*s\n", f->program, (int)strcspn(summary_of(f), "\n"),
-                    summary_of(f));
+    for (const struct file *file = files; file < files + FILE_COUNT; file++)
+        if (is_main(file))
+            fprintf(out, "  %-10s %.*s\n", file->program, (int)strcspn(summary_of(file), "\n"),
+                    summary_of(file));
 }
 
 static int path_of(const struct file *file, const char *folder, char path[PATH_MAX])
@@ -70,27 +70,27 @@ static int path_of(const struct file *file, const char *folder, char path[PATH_M
                : fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
 }
 
-/* Writes all files of a program.  Without `anew` it writes none if one of them exists. */
-static int write_program(const char *name, const char *folder, bool anew)
+/* Writes all files of a program.  Without `overwrite` it writes none if one of them exists. */
+static int write_program(const char *name, const char *folder, bool overwrite)
 {
     struct output_file output;
     char path[PATH_MAX];
 
-    for (const struct file *f = files; f < files + FILES && !anew; f++) {
-        if (strcmp(f->program, name) != 0)
+    for (const struct file *file = files; file < files + FILE_COUNT && !overwrite; file++) {
+        if (strcmp(file->program, name) != 0)
             continue;
-        TRY(path_of(f, folder, path));
+        TRY(path_of(file, folder, path));
         if (!access(path, F_OK))
             return fail(ERR_ARGUMENT, "%s exists: --force overwrites it", path);
     }
     if (mkdir(folder, 0777) && errno != EEXIST)
         return fail(ERR_IO, "%s: %s", folder, strerror(errno));
-    for (const struct file *f = files; f < files + FILES; f++) {
-        if (strcmp(f->program, name) != 0)
+    for (const struct file *file = files; file < files + FILE_COUNT; file++) {
+        if (strcmp(file->program, name) != 0)
             continue;
-        TRY(path_of(f, folder, path));
+        TRY(path_of(file, folder, path));
         TRY(output_begin(path, &output));
-        fwrite(f->text, 1, f->size, output.to);
+        fwrite(file->text, 1, file->size, output.to);
         TRY(output_end(&output, OK, NULL, false));
         printf("wrote %s\n", path);
     }
@@ -99,24 +99,24 @@ static int write_program(const char *name, const char *folder, bool anew)
 
 /* Finds a program by its name.  ERR_ARGUMENT after a message with the one that was probably meant.
  */
-static int find_main(const char *name, const struct file **out)
+static int find_main_file(const char *name, const struct file **found)
 {
-    const char *names[FILES];
-    char near[160];
-    size_t n = 0;
+    const char *names[FILE_COUNT];
+    char suggestion[160];
+    size_t count = 0;
 
-    for (const struct file *f = files; f < files + FILES; f++) {
-        if (!is_main(f))
+    for (const struct file *file = files; file < files + FILE_COUNT; file++) {
+        if (!is_main(file))
             continue;
-        if (!strcmp(f->program, name)) {
-            *out = f;
+        if (!strcmp(file->program, name)) {
+            *found = file;
             return OK;
         }
-        names[n++] = f->program;
+        names[count++] = file->program;
     }
-    suggest(name, names, n, "", near, sizeof(near));
+    suggest(name, names, count, "", suggestion, sizeof(suggestion));
     return fail(ERR_ARGUMENT, "init: no program \"%s\" (%s)", name,
-                *near ? near : "moetune init lists them");
+                *suggestion ? suggestion : "moetune init lists them");
 }
 
 static int verb_init(const struct verb_call *call, void *options)
@@ -130,7 +130,7 @@ static int verb_init(const struct verb_call *call, void *options)
         list_programs(stdout);
         return OK;
     }
-    TRY(find_main(name, &program));
+    TRY(find_main_file(name, &program));
     TRY(write_program(name, folder, o->force));
 
     /* Prints what to type next: the indented lines after the summary and a blank line. */

@@ -32,7 +32,7 @@ static const struct options defaults = { .lines = 100 };
 static int verb_log(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
-    const struct entry_row *above = NULL; /* the entry that was printed last */
+    const struct entry_row *printed = NULL; /* the entry that was printed last */
     struct row_list history = { NULL, 0 };
     struct moe_shape shape = { 0 };
     struct store *store;
@@ -48,23 +48,23 @@ static int verb_log(const struct verb_call *call, void *options)
     TRY_OUT(o->shape && shape_parse(o->shape, &shape) ? ERR_ARGUMENT : OK);
     TRY_OUT(store_history(store, &history));
     EACH_ROW (history_row, row, history) {
-        const struct entry_row *was = &row->entry;
+        const struct entry_row *entry = &row->entry;
 
-        TRY_OUT(store_shape_get(store, was->shape, &shape));
+        TRY_OUT(store_shape_get(store, entry->shape, &shape));
         if (!shape_agrees(&shape, o->shape))
             continue;
         if (lines++ == o->lines)
             break;
-        if (!above || above->cluster != was->cluster || above->shape != was->shape) {
-            printf("%s", above ? "\n" : "");
-            TRY_OUT(tables_heading(store, was->cluster, was->shape, stdout));
+        if (!printed || printed->cluster != entry->cluster || printed->shape != entry->shape) {
+            printf("%s", printed ? "\n" : "");
+            TRY_OUT(tables_heading(store, entry->cluster, entry->shape, stdout));
         }
-        above = was;
+        printed = entry;
         printf("%s  %s  %s\n    was %s (%s%s), %.1f us against %.1f us\n",
                DATE_TEXT(row->replaced_s, DATE_SECOND), UTF8_LINE(row->why),
-               BUCKET_NAME(buckets_of(&shape, was->window), was->bucket), PLAN_TEXT(&was->plan),
-               UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
-               was->default_us);
+               BUCKET_NAME(buckets_of(&shape, entry->window), entry->bucket),
+               PLAN_TEXT(&entry->plan), UTF8_LINE(entry->decision),
+               entry->inferred ? ", inferred" : "", entry->time_us, entry->default_us);
     }
     if (!lines) {
         note("%s: no entry %s%s%swas replaced yet", path, o->shape ? "of \"" : "",

@@ -29,7 +29,7 @@
 struct options {
     struct stated_layer stated;
     const char *device, *db, *space, *launch;
-    const char *each;        /* the text of --capacities */
+    const char *capacities;  /* the text of --capacities */
     struct option_list keys; /* of --key and --capacity, which mean the same */
     struct option_list traffic;
     double class;
@@ -39,7 +39,7 @@ struct options {
 static const struct option_row rows[] = {
     { "capacity", "C", OPTION_LIST, OPTION(keys),
       "capacity: rows of an expert on a rank; may be repeated", .letter = 'c' },
-    { "capacities", "LIST", OPTION_TEXT, OPTION(each),
+    { "capacities", "LIST", OPTION_TEXT, OPTION(capacities),
       "instead: the rows of each expert, in a step that drops nothing, as \"512,64*3\"" },
     { "space", "NAME|FILE", OPTION_TEXT, OPTION(space),
       "instead: a layer of this declared space; layer options only if it has several layers" },
@@ -126,30 +126,30 @@ static void explain_answer(const char *db, const struct moelookup_view *view,
 }
 
 /* Whether an entry or a pin answered, and not only the default plan. */
-static bool is_known(const struct moe_plan *plan)
+static bool has_answer(const struct moe_plan *plan)
 {
     return plan->source != MOE_DEFAULT && plan->source != MOE_UNCOMPARED &&
            plan->source != MOE_UNSOUND && plan->source != MOE_UNKNOWN_LAUNCH;
 }
 
 static int print_answer(const struct moelookup_view *view, const struct moe_shape *shape,
-                        const struct options *o, int at, bool *known)
+                        const struct options *o, int index, bool *all_known)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
     uint64_t key = 0;
     char why[1024];
 
-    TRY(space_key_read("key", o->keys.items[at], &key));
+    TRY(space_key_read("key", o->keys.items[index], &key));
     TRY(moelookup_get_key(view, key, o->class, &plan));
     moelookup_explain_key(view, key, o->class, why, sizeof(why));
-    *known &= is_known(&plan);
+    *all_known &= has_answer(&plan);
     if (!o->json) {
         printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
-        if (o->explain && is_known(&plan))
+        if (o->explain && has_answer(&plan))
             explain_answer(o->db, view, shape, &plan);
         return OK;
     }
-    json_write(stdout, "%s\n {'%s': %" PRIu64 ", ", at ? "," : "",
+    json_write(stdout, "%s\n {'%s': %" PRIu64 ", ", index ? "," : "",
                shape->space ? "key" : "capacity", key);
     if (shape->space)
         json_write(stdout, "'class': %.6g, ", isnan(o->class) ? 0 : o->class);
@@ -165,35 +165,36 @@ static int print_answer(const struct moelookup_view *view, const struct moe_shap
 
 /* Answers for unequal capacities.  They stand for two equal ones: one for r >= 1, one for r = 0. */
 static int print_uneven_answer(const struct moelookup_view *view, const struct moe_shape *shape,
-                               const struct options *o, bool *known)
+                               const struct options *o, bool *all_known)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
-    uint32_t most = UINT32_MAX - 1, key, key_r0, *counts;
-    uint64_t *each;
+    uint32_t largest = UINT32_MAX - 1, key, key_r0, *counts;
+    uint64_t *capacities;
     char why[1024];
     int rc;
 
-    TRY(capacities_parse(o->each, shape->experts, shape->tokens ? shape->tokens : most, &each));
+    TRY(capacities_parse(o->capacities, shape->experts, shape->tokens ? shape->tokens : largest,
+                         &capacities));
     counts = malloc(sizeof(*counts) * shape->experts);
     rc = counts ? OK : fail(ERR_NOMEM, "%u counts", shape->experts);
-    for (uint32_t e = 0; e < shape->experts && !rc; e++)
-        counts[e] = (uint32_t)each[e];
+    for (uint32_t expert = 0; expert < shape->experts && !rc; expert++)
+        counts[expert] = (uint32_t)capacities[expert];
     rc = rc ? rc : moelookup_get_counts(view, counts, shape->experts, &plan);
     rc = rc ? rc : moe_keys(counts, shape->experts, shape->experts, shape->ranks, &key, &key_r0);
     free(counts);
-    free(each);
+    free(capacities);
     TRY(rc);
     moelookup_explain_uneven(view, key, key_r0, why, sizeof(why));
-    *known = is_known(&plan);
+    *all_known = has_answer(&plan);
     if (o->json) {
-        json_write(stdout, "[\n {'capacities': '%s', 'key': %u, 'key_r0': %u, ", o->each, key,
+        json_write(stdout, "[\n {'capacities': '%s', 'key': %u, 'key_r0': %u, ", o->capacities, key,
                    key_r0);
         print_members(&plan, why);
         printf("}\n]\n");
         return OK;
     }
     printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
-    if (o->explain && *known)
+    if (o->explain && *all_known)
         explain_answer(o->db, view, shape, &plan);
     return OK;
 }
@@ -203,16 +204,16 @@ static int print_uneven_answer(const struct moelookup_view *view, const struct m
 static int find_space_layer(const struct moelookup *table, const struct options *o,
                             struct moe_shape *shape)
 {
-    struct moe_shape next = MOE_SHAPE_INIT;
+    struct moe_shape layer = MOE_SHAPE_INIT;
     uint32_t id, fits = 0;
     int rc = moelookup_space(table, o->space, &id);
 
     if (rc == ERR_ARGUMENT && !strchr(o->space, '\n'))
         return UNSUPPORTED; /* moelookup_space() has reported that no table has the space */
     TRY(rc);
-    for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &next); i++)
-        if (stated_layer_fits(&o->stated, &next)) {
-            *shape = next;
+    for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &layer); i++)
+        if (stated_layer_fits(&o->stated, &layer)) {
+            *shape = layer;
             fits++;
         }
     if (fits == 1)
@@ -222,74 +223,77 @@ static int find_space_layer(const struct moelookup *table, const struct options 
                     o->space);
     note("--space %s: the table has several layers of it; choose one by options or --shape:",
          o->space);
-    for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &next); i++)
-        if (stated_layer_fits(&o->stated, &next))
-            note("  %s", SHAPE_TEXT(&next));
+    for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &layer); i++)
+        if (stated_layer_fits(&o->stated, &layer))
+            note("  %s", SHAPE_TEXT(&layer));
     return ERR_ARGUMENT;
 }
 
+enum layer_notes { NOTE_NO_LAYER, NOTE_EACH_LAYER };
+
 /* Counts the layers of the table, except those of spaces, that agree with the options.  A layer of
  * several clusters counts once.  If the layer `stated` is there, it is the only one.  Writes the
- * last of them to *shape, and notes each if `say`. */
+ * last of them to *shape. */
 static uint32_t fitting_layers(const struct moelookup *table, const struct options *o,
-                               const struct moe_shape *stated, struct moe_shape *shape, bool say)
+                               const struct moe_shape *stated, struct moe_shape *shape,
+                               enum layer_notes notes)
 {
     uint32_t fits = 0;
 
     for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
-        struct moe_shape next = pack_layer(table->bytes, i).shape, before;
-        bool came = next.space || !stated_layer_fits(&o->stated, &next);
+        struct moe_shape layer = pack_layer(table->bytes, i).shape, earlier;
+        bool is_skipped = layer.space || !stated_layer_fits(&o->stated, &layer);
 
-        for (uint32_t k = 0; k < i && !came; k++) {
-            before = pack_layer(table->bytes, k).shape;
-            came = shape_equal(&before, &next);
+        for (uint32_t k = 0; k < i && !is_skipped; k++) {
+            earlier = pack_layer(table->bytes, k).shape;
+            is_skipped = shape_equal(&earlier, &layer);
         }
-        if (came)
+        if (is_skipped)
             continue;
-        if (say)
-            note("  --shape \"%s\"", SHAPE_TEXT(&next));
-        if (stated && shape_equal(&next, stated)) {
-            *shape = next;
+        if (notes == NOTE_EACH_LAYER)
+            note("  --shape \"%s\"", SHAPE_TEXT(&layer));
+        if (stated && shape_equal(&layer, stated)) {
+            *shape = layer;
             return 1;
         }
-        *shape = next;
+        *shape = layer;
         fits++;
     }
     return fits;
 }
 
 /* Whether the table has only one layer, perhaps of a space, and perhaps on several clusters. */
-static bool only_layer(const struct moelookup *table, struct moe_shape *shape)
+static bool has_one_layer(const struct moelookup *table, struct moe_shape *shape)
 {
     uint32_t count = pack_layer_count(table->bytes);
-    bool alone = count > 0;
+    bool is_one = count > 0;
 
-    for (uint32_t i = 0; i < count && alone; i++) {
-        struct moe_shape next = pack_layer(table->bytes, i).shape;
+    for (uint32_t i = 0; i < count && is_one; i++) {
+        struct moe_shape layer = pack_layer(table->bytes, i).shape;
 
-        alone = !i || shape_equal(&next, shape);
-        *shape = next;
+        is_one = !i || shape_equal(&layer, shape);
+        *shape = layer;
     }
-    return alone;
+    return is_one;
 }
 
 /* Chooses the layer.  Without layer options it is the only layer of the table.  With options it is
  * the one that agrees with them; if several do, the one that `tune` would take for the same
  * options.  If none does, it is the layer that the options describe, and the default plan answers.
  */
-static int find_layer(const struct moelookup *table, const struct options *o,
-                      struct moe_shape *shape)
+static int choose_layer(const struct moelookup *table, const struct options *o,
+                        struct moe_shape *shape)
 {
-    bool named = memcmp(&o->stated, &defaults.stated, sizeof(o->stated)) != 0;
+    bool is_named = memcmp(&o->stated, &defaults.stated, sizeof(o->stated)) != 0;
     struct moe_shape stated;
     uint32_t fits;
 
     if (o->space)
         return find_space_layer(table, o, shape);
-    if (!named && only_layer(table, shape))
+    if (!is_named && has_one_layer(table, shape))
         return OK;
     TRY(stated_layer_shape(&o->stated, gpus_dtype(gpus_device("auto")), &stated));
-    fits = fitting_layers(table, o, named ? &stated : NULL, shape, false);
+    fits = fitting_layers(table, o, is_named ? &stated : NULL, shape, NOTE_NO_LAYER);
     if (!fits)
         *shape = stated;
     if (fits == 1 && !shape_equal(shape, &stated))
@@ -298,38 +302,38 @@ static int find_layer(const struct moelookup *table, const struct options *o,
     if (fits <= 1)
         return OK;
     note("the table has several layers%s; choose one by options or --shape:",
-         named ? " that agree with the options" : "");
-    (void)fitting_layers(table, o, NULL, shape, true);
+         is_named ? " that agree with the options" : "");
+    (void)fitting_layers(table, o, NULL, shape, NOTE_EACH_LAYER);
     return ERR_ARGUMENT;
 }
 
-static int answer_all(const struct moelookup *table, const struct options *o)
+static int print_answers(const struct moelookup *table, const struct options *o)
 {
-    const struct declaration *d;
+    const struct declaration *space;
     struct moe_shape shape;
     struct moelookup_view *view;
-    char words[DECLARATION_PLAN_BYTES], path[PATH_MAX];
-    bool known = true;
+    char launch_words[DECLARATION_PLAN_BYTES], path[PATH_MAX];
+    bool all_known = true;
     uint64_t key;
     int rc = OK;
 
     if (o->launch && o->traffic.count)
         return fail(ERR_ARGUMENT, "--launch and --traffic both choose a launch: give one of them");
-    TRY(find_layer(table, o, &shape));
-    d = declaration_find(shape.space);
+    TRY(choose_layer(table, o, &shape));
+    space = declaration_find(shape.space);
     /* A class that the space does not have is an error, and so is a missing one: it is not class 0.
      */
-    if (d && d->class_edges && isnan(o->class))
-        return fail(ERR_ARGUMENT, "--class X is wanted: the space %s has a class, %s", d->name,
-                    d->class_name);
-    if (!(d && d->class_edges) && !isnan(o->class))
+    if (space && space->class_edges && isnan(o->class))
+        return fail(ERR_ARGUMENT, "--class X is wanted: the space %s has a class, %s", space->name,
+                    space->class_name);
+    if (!(space && space->class_edges) && !isnan(o->class))
         return fail(ERR_ARGUMENT, "--class %g: %s%s has none", o->class,
-                    d ? "the space " : "moetune's own layer", d ? d->name : "");
-    if (d && o->each)
-        return fail(ERR_ARGUMENT, "--capacities: the space %s has none", d->name);
+                    space ? "the space " : "moetune's own layer", space ? space->name : "");
+    if (space && o->capacities)
+        return fail(ERR_ARGUMENT, "--capacities: the space %s has none", space->name);
     for (int i = 0; i < o->keys.count; i++) {
         TRY(space_key_read("key", o->keys.items[i], &key));
-        if (!d && key > UINT32_MAX)
+        if (!space && key > UINT32_MAX)
             return fail(ERR_ARGUMENT, "--capacity %" PRIu64 ": up to %u is wanted", key,
                         UINT32_MAX);
     }
@@ -337,34 +341,35 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     if (o->traffic.count) {
         rc = store_path(o->db, STORE_TO_READ, path, sizeof(path));
         rc = rc ? rc
-                : launch_table_choose(path, &shape, lookup_view_cluster(view), &o->traffic, words);
+                : launch_table_choose(path, &shape, lookup_view_cluster(view), &o->traffic,
+                                      launch_words);
         moelookup_view_free(view);
         TRY(rc);
-        TRY(moelookup_bind_launch(table, &shape, o->device, words, &view));
+        TRY(moelookup_bind_launch(table, &shape, o->device, launch_words, &view));
     }
-    if (o->each)
-        rc = print_uneven_answer(view, &shape, o, &known);
+    if (o->capacities)
+        rc = print_uneven_answer(view, &shape, o, &all_known);
     else if (o->json)
         printf("[");
     for (int i = 0; i < o->keys.count && !rc; i++)
-        rc = print_answer(view, &shape, o, i, &known);
-    if (o->json && !o->each)
+        rc = print_answer(view, &shape, o, i, &all_known);
+    if (o->json && !o->capacities)
         printf("\n]\n");
     moelookup_view_free(view);
-    return rc ? rc : known ? OK : UNSUPPORTED;
+    return rc ? rc : all_known ? OK : UNSUPPORTED;
 }
 
 /* Refuses names of no file.  A trainer skips such a name on its search path, but a person should
  * hear that the name is wrong. */
-static int check_named(const char *db)
+static int check_database_names(const char *db)
 {
     static const char *const variables[] = { "MOELOOKUP_DB", "MOETUNE_DB" };
 
     for (size_t i = 0; i < 2 && !db; i++) {
-        const char *named = getenv(variables[i]);
+        const char *name = getenv(variables[i]);
 
-        if (named && *named)
-            TRY(store_check_named(named, variables[i]));
+        if (name && *name)
+            TRY(store_check_named(name, variables[i]));
     }
     return db ? store_check_named(db, "--db") : OK;
 }
@@ -372,29 +377,29 @@ static int check_named(const char *db)
 static int verb_lookup(const struct verb_call *call, void *options)
 {
     struct options *o = options;
-    char space[SPACE_NAME_BYTES];
+    char space_name[SPACE_NAME_BYTES];
     uint8_t digest[SHA256_BYTES];
     struct moelookup *table;
-    struct stat info;
+    struct stat file_info;
     uint64_t key;
     int rc;
 
     (void)call;
-    TRY(space_name_of(&o->space, space));
-    if (o->each && o->keys.count)
+    TRY(space_name_of(&o->space, space_name));
+    if (o->capacities && o->keys.count)
         return fail(ERR_ARGUMENT, "lookup: --capacities and --capacity: give one of them");
-    if (!o->keys.count && !o->each && !o->digest)
+    if (!o->keys.count && !o->capacities && !o->digest)
         return fail(ERR_ARGUMENT,
                     "lookup: --capacity C, --capacities LIST, --key N or --digest is wanted");
     for (int i = 0; i < o->keys.count; i++)
         TRY(space_key_read(o->space ? "key" : "capacity", o->keys.items[i], &key));
-    TRY(check_named(o->db));
+    TRY(check_database_names(o->db));
 
     rc = moelookup_open(o->db, &table);
     /* An empty file: its creator was killed before it stored anything.  The library has reported
      * it. */
-    if (rc == MOE_ERR_FORMAT && o->db && !stat(o->db, &info) && S_ISREG(info.st_mode) &&
-        !info.st_size)
+    if (rc == MOE_ERR_FORMAT && o->db && !stat(o->db, &file_info) && S_ISREG(file_info.st_mode) &&
+        !file_info.st_size)
         return UNSUPPORTED;
     TRY(rc);
     if (o->explain && table->level < LOOKUP_INFO)
@@ -403,8 +408,8 @@ static int verb_lookup(const struct verb_call *call, void *options)
         moelookup_digest(table, digest);
         printf("%s\n", SHA256_HEX(digest));
     }
-    if (o->keys.count || o->each)
-        rc = answer_all(table, o);
+    if (o->keys.count || o->capacities)
+        rc = print_answers(table, o);
     moelookup_close(table);
     return rc;
 }

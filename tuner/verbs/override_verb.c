@@ -55,12 +55,13 @@ static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS };
 struct target {
     const struct options *options;
     struct store *store;
-    struct moe_shape shape, other;   /* other: a second layer of the space, so it is ambiguous */
+    struct moe_shape shape;
+    struct moe_shape second_shape;   /* another layer of the space: then it is ambiguous */
     const struct declaration *space; /* the newest version of the space, and its last shape id */
-    int64_t declared;
+    int64_t space_shape;
     struct override_row row;
     int64_t *clusters;      /* that have the layer; verb_override() frees them */
-    size_t found;           /* the number of clusters; for `list`, of pins */
+    size_t count;           /* the number of clusters; for `list`, of pins */
     struct cluster cluster; /* the current one, and its hash */
     char hex[2 * HASH_BYTES + 1];
 };
@@ -87,12 +88,12 @@ static int match_layer(void *self, const struct entry_row *entry)
     TRY(store_shape_get(t->store, entry->shape, &shape));
     if (!shape_equal(&shape, &t->shape) ||
         (t->options->window && entry->window != t->options->window) ||
-        (t->found && entry->cluster == t->row.cluster))
+        (t->count && entry->cluster == t->row.cluster))
         return OK;
     TRY(read_cluster(t, entry->cluster));
     if (!is_cluster_wanted(t))
         return OK;
-    ARRAY_APPEND(t->clusters, t->found, entry->cluster);
+    ARRAY_APPEND(t->clusters, t->count, entry->cluster);
     t->row.cluster = entry->cluster;
     t->row.shape = entry->shape;
     return OK;
@@ -107,7 +108,7 @@ static int find_layer(struct target *t)
     int rc;
 
     TRY(store_entries(t->store, 0, 0, match_layer, t));
-    if (!t->found) {
+    if (!t->count) {
         char width[48] = "";
 
         if (o->window)
@@ -117,11 +118,11 @@ static int find_layer(struct target *t)
              o->fingerprint ? o->fingerprint : "");
         return UNSUPPORTED;
     }
-    if (t->found > 1) {
+    if (t->count > 1) {
         rc = fail(ERR_AMBIGUOUS,
                   "%zu clusters of the database hold the layer %s; choose one by --fingerprint:",
-                  t->found, SHAPE_TEXT(&t->shape));
-        for (size_t i = 0; i < t->found; i++) {
+                  t->count, SHAPE_TEXT(&t->shape));
+        for (size_t i = 0; i < t->count; i++) {
             TRY(read_cluster(t, t->clusters[i]));
             note("  --fingerprint %.12s  %s, %s", t->hex, t->cluster.backend,
                  UTF8_LINE(t->cluster.device));
@@ -139,18 +140,19 @@ static int find_layer(struct target *t)
 static int match_newest(void *self, const struct entry_row *entry)
 {
     struct target *t = self;
-    const struct declaration *d;
+    const struct declaration *space;
     struct moe_shape shape;
 
     TRY(store_shape_get(t->store, entry->shape, &shape));
-    d = declaration_find(shape.space);
-    if (!d || !declaration_is_called(d, t->options->space) || entry->shape <= t->declared)
+    space = declaration_find(shape.space);
+    if (!space || !declaration_is_called(space, t->options->space) ||
+        entry->shape <= t->space_shape)
         return OK;
     TRY(read_cluster(t, entry->cluster));
     if (!is_cluster_wanted(t))
         return OK;
-    t->space = d;
-    t->declared = entry->shape;
+    t->space = space;
+    t->space_shape = entry->shape;
     return OK;
 }
 
@@ -168,7 +170,7 @@ static int match_space(void *self, const struct entry_row *entry)
     if (!t->shape.struct_size)
         t->shape = shape;
     else if (!shape_equal(&shape, &t->shape))
-        t->other = shape;
+        t->second_shape = shape;
     return OK;
 }
 
@@ -176,19 +178,19 @@ static int match_space(void *self, const struct entry_row *entry)
 static int choose_layer(struct target *t)
 {
     const struct options *o = t->options;
-    struct moe_shape any = MOE_SHAPE_INIT;
+    struct moe_shape parsed = MOE_SHAPE_INIT;
 
     if (!o->space)
         return stated_layer_shape(&o->stated, gpus_dtype(gpus_device("auto")), &t->shape);
-    if (o->stated.shape && shape_parse(o->stated.shape, &any))
+    if (o->stated.shape && shape_parse(o->stated.shape, &parsed))
         return ERR_ARGUMENT;
     TRY(store_entries(t->store, 0, 0, match_newest, t));
     TRY(store_entries(t->store, 0, 0, match_space, t));
-    if (t->other.struct_size)
+    if (t->second_shape.struct_size)
         return fail(ERR_AMBIGUOUS,
                     "--space %s: the database has several layers of it; choose one by options or "
                     "--shape: %s; %s",
-                    o->space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&t->other));
+                    o->space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&t->second_shape));
     if (!t->shape.struct_size)
         return fail(ERR_ARGUMENT,
                     "--space %s: the database has no layer of it that agrees with the other "
@@ -204,7 +206,7 @@ static int choose_layer(struct target *t)
 static int read_range(struct target *t)
 {
     const struct options *o = t->options;
-    const struct declaration *d = declaration_find(t->shape.space);
+    const struct declaration *space = declaration_find(t->shape.space);
     double class = 0;
     uint64_t key;
 
@@ -212,24 +214,24 @@ static int read_range(struct target *t)
         return fail(ERR_ARGUMENT, "--buckets LO:HI is wanted, or --key N [--class X] of a space");
     if (!o->key)
         return layer_plans_buckets(o->buckets, &t->row.first, &t->row.last);
-    if (!d)
+    if (!space)
         return fail(ERR_ARGUMENT, "--key goes with --space, or a --shape that has one");
     TRY(space_key_read("key", o->key, &key));
     if (o->class)
         TRY(space_class_read(o->class, &class));
-    if (o->class && !d->class_edges)
-        return fail(ERR_ARGUMENT, "--class %s: the space %s has none", o->class, d->name);
-    buckets_find((struct buckets){ d, 1 }, key, class, &t->row.first);
+    if (o->class && !space->class_edges)
+        return fail(ERR_ARGUMENT, "--class %s: the space %s has none", o->class, space->name);
+    buckets_find((struct buckets){ space, 1 }, key, class, &t->row.first);
     t->row.last = t->row.first;
     if (!o->class) /* all classes of the space */
-        t->row.last += declaration_classes(d) - 1;
+        t->row.last += declaration_classes(space) - 1;
     return OK;
 }
 
 static int read_plan(struct target *t)
 {
     const struct options *o = t->options;
-    const struct declaration *d = declaration_find(t->shape.space);
+    const struct declaration *space = declaration_find(t->shape.space);
 
     if (!o->plan || !o->why)
         return fail(ERR_ARGUMENT, "--plan and --why are wanted");
@@ -239,9 +241,9 @@ static int read_plan(struct target *t)
         /* The plan need not name its space, which is the layer's. */
         uint32_t choice;
 
-        if (!declaration_scan(d, o->plan, &choice))
+        if (!declaration_scan(space, o->plan, &choice))
             return fail(ERR_ARGUMENT, "--plan \"%s\": %s has no such axis or value", o->plan,
-                        d->name);
+                        space->name);
         t->row.plan = declared_plan(t->shape.space, choice);
     }
     TRY(plan_check(&t->row.plan, &t->shape));
@@ -341,12 +343,12 @@ static int list_pins(struct target *t)
         TRY_OUT(read_cluster(t, row->cluster));
         if (!is_cluster_wanted(t))
             continue;
-        t->found++;
+        t->count++;
         printf("%s, cluster %.12s: ", SHAPE_TEXT(&shape), t->hex);
         print_range(&shape, row->first, row->last, row);
         printf("since %s UTC: %s\n", DATE_TEXT(row->since_s, DATE_MINUTE), UTF8_LINE(row->why));
     }
-    if (!t->found) {
+    if (!t->count) {
         note("no plan is pinned%s%s",
              t->options->fingerprint ? " on a cluster whose hash begins with " : "",
              t->options->fingerprint ? t->options->fingerprint : "");
@@ -369,11 +371,11 @@ static int verb_override(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     struct target t = { .options = o };
-    char path[PATH_MAX], space[SPACE_NAME_BYTES];
+    char path[PATH_MAX], space_name[SPACE_NAME_BYTES];
     size_t action = 0;
     int rc;
 
-    TRY(space_name_of(&o->space, space));
+    TRY(space_name_of(&o->space, space_name));
     while (strcmp(actions[action].name, call->arguments[0]) != 0)
         action++;
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));

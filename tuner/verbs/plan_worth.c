@@ -50,10 +50,10 @@ static int probe_ranks(const struct tune_options *o, const struct launch_where *
                           NULL };
     struct launched ranks;
     size_t size = 0;
-    FILE *to = open_memstream(&text, &size);
+    FILE *description = open_memstream(&text, &size);
     int rc, silent_s = 0;
 
-    if (!to)
+    if (!description)
         return fail(ERR_NOMEM, "a description of the machine");
     snprintf(per_node, sizeof(per_node), "%u", o->setup.where.ranks_per_node);
     snprintf(per_rack, sizeof(per_rack), "%u", o->setup.where.ranks_per_rack);
@@ -68,28 +68,29 @@ static int probe_ranks(const struct tune_options *o, const struct launch_where *
         silent_s = read ? silent_s + 1 : 0;
         progress_tick(progress);
         if (!read)
-            fprintf(to, "%s\n", line);
+            fprintf(description, "%s\n", line);
     }
     if (!rc) {
-        char how[128] = "";
+        char failure[128] = "";
 
-        launch_end(&ranks, silent_s < SILENCE_S, how, sizeof(how));
-        fclose(to);
-        to = NULL;
+        launch_end(&ranks, silent_s < SILENCE_S, failure, sizeof(failure));
+        fclose(description);
+        description = NULL;
         log_enable(false); /* errors in half a description would not help */
         rc = cluster_parse(text, "probe", out);
         log_enable(true);
         if (rc || !out->ranks)
-            rc = fail(ERR_LAUNCH, "the ranks could not be probed%s%s", *how ? ": " : "", how);
+            rc = fail(ERR_LAUNCH, "the ranks could not be probed%s%s", *failure ? ": " : "",
+                      failure);
         snprintf(out->backend, sizeof(out->backend), "sim");
     }
-    if (to)
-        fclose(to);
+    if (description)
+        fclose(description);
     free(text);
     return rc;
 }
 
-static bool is_known(const struct cluster *model)
+static bool is_model_known(const struct cluster *model)
 {
     bool known;
 
@@ -108,13 +109,13 @@ static const char *const advice_words[] = { "worth it", "not worth it", "cannot 
 static const double patience_s = 60;
 
 /* Tuning pays if it saves at least this share of a step. */
-static const double enough = .02;
+static const double least_saving = .02;
 
-static enum advice advise(const struct worth *w)
+static enum advice advise(const struct worth *worth)
 {
-    return w->over_default.low >= enough   ? WORTH_IT
-           : w->over_default.high < enough ? NOT_WORTH_IT
-                                           : CANNOT_TELL;
+    return worth->over_default.low >= least_saving   ? WORTH_IT
+           : worth->over_default.high < least_saving ? NOT_WORTH_IT
+                                                     : CANNOT_TELL;
 }
 
 /* Bounds of the time that tuning takes. */
@@ -124,95 +125,99 @@ struct tuning_time {
 
 /* Counts steps as `moetune plan` does, and adds the launches of the ranks, which take much of the
  * time if steps are short. */
-static struct tuning_time tuning_time(const struct worth_layer *l, const struct effort *effort,
+static struct tuning_time tuning_time(const struct worth_layer *layer, const struct effort *effort,
                                       double steps_per_bucket)
 {
-    static const double wide = 2;
-    double s = l->default_s * steps_per_bucket + l->launch_s * effort->launches;
+    static const double error_factor = 2;
+    double expected_s = layer->default_s * steps_per_bucket + layer->launch_s * effort->launches;
 
-    return (struct tuning_time){ s / wide, s * wide };
+    return (struct tuning_time){ expected_s / error_factor, expected_s * error_factor };
 }
 
-static void print_advice(const struct worth *w, const struct layer_plans *space,
-                         const struct tuning_time *t)
+static void print_advice(const struct worth *worth, const struct layer_plans *space,
+                         const struct tuning_time *tuning)
 {
-    enum advice advice = advise(w);
-    const char *fixed = PLAN_TEXT(&space->arms[w->static_arm]);
+    enum advice advice = advise(worth);
+    const char *fixed = PLAN_TEXT(&space->arms[worth->static_arm]);
 
     printf("advice    %s: ", advice_words[advice]);
     if (advice == WORTH_IT)
         printf("at least %.1f %% of each step are expected to be saved, and %s to\n"
                "          %s of training win back what tuning takes\n",
-               100 * w->over_default.low, DURATION_TEXT(t->least_s / w->over_default.high),
-               DURATION_TEXT(t->most_s / w->over_default.low));
+               100 * worth->over_default.low,
+               DURATION_TEXT(tuning->least_s / worth->over_default.high),
+               DURATION_TEXT(tuning->most_s / worth->over_default.low));
     else if (advice == NOT_WORTH_IT)
         printf("at most %.1f %% of each step are expected to be saved\n",
-               100 * w->over_default.high);
+               100 * worth->over_default.high);
     else
         printf("between %.1f and %.1f %% of each step; only steps of more plans tell,\n"
                "          which moetune tune takes, --effort quick fewest\n",
-               100 * w->over_default.low, 100 * w->over_default.high);
-    if (advice != NOT_WORTH_IT && w->over_static.high < enough &&
-        w->static_arm != space->default_arm)
+               100 * worth->over_default.low, 100 * worth->over_default.high);
+    if (advice != NOT_WORTH_IT && worth->over_static.high < least_saving &&
+        worth->static_arm != space->default_arm)
         printf("          one plan does for all buckets: %s\n", fixed);
 }
 
 /* Returns what a table of this layer is expected to claim as a whole. */
-static struct standing_row expected_standing(const struct worth *w, const struct layer_plans *space)
+static struct standing_row expected_standing(const struct worth *worth,
+                                             const struct layer_plans *space)
 {
-    return (struct standing_row){ .gain = w->over_default,
-                                  .static_gain = w->over_static,
-                                  .static_plan = space->arms[w->static_arm] };
+    return (struct standing_row){ .gain = worth->over_default,
+                                  .static_gain = worth->over_static,
+                                  .static_plan = space->arms[worth->static_arm] };
 }
 
-static void print_text(const struct worth_layer *l, const struct layer_plans *space,
-                       const struct cluster *machine, bool measured, const struct tuning_time *t)
+static void print_text(const struct worth_layer *layer, const struct layer_plans *space,
+                       const struct cluster *machine, bool is_probed,
+                       const struct tuning_time *tuning)
 {
-    const struct worth *w = &l->worth;
-    struct standing_row row = expected_standing(w, space);
-    struct moe_plan usual = plan_default(&space->shape);
-    bool typed = strcmp(machine->gemm_dtype, "unknown") != 0;
+    const struct worth *worth = &layer->worth;
+    struct standing_row standing = expected_standing(worth, space);
+    struct moe_plan default_plan = plan_default(&space->shape);
+    bool has_type = strcmp(machine->gemm_dtype, "unknown") != 0;
     char saves[STANDING_TEXT_BYTES];
 
     printf("layer     %s\n", SHAPE_TEXT(&space->shape));
     printf("machine   %s, %u ranks, %s%s%s\n", UTF8_LINE(machine->device), machine->ranks,
-           measured ? "probed just now" : "as its description has it",
-           typed ? ", products in " : "", typed ? machine->gemm_dtype : "");
-    printf("modelled  %zu plans at %zu buckets\n", l->plans, l->buckets);
-    if (l->steps)
+           is_probed ? "probed just now" : "as its description has it",
+           has_type ? ", products in " : "", has_type ? machine->gemm_dtype : "");
+    printf("modelled  %zu plans at %zu buckets\n", layer->plans, layer->buckets);
+    if (layer->steps)
         printf("steps     %u real ones of %u plans: modelled ratios were off by %.1f %%,\n"
                "          of other plans they are taken to be off by %.1f %%\n",
-               l->steps, l->timed_plans, 100 * w->off, 100 * w->error);
+               layer->steps, layer->timed_plans, 100 * worth->off, 100 * worth->error);
     else
-        printf("steps     none: modelled ratios are taken to be off by %.1f %%\n", 100 * w->error);
-    standing_text(&row, &usual, saves);
-    printf("\n%s\n", w->over_default.high > 0 ? standing_lines(saves)
-                                              : "No plan but the default may be the fastest");
+        printf("steps     none: modelled ratios are taken to be off by %.1f %%\n",
+               100 * worth->error);
+    standing_text(&standing, &default_plan, saves);
+    printf("\n%s\n", worth->over_default.high > 0 ? standing_lines(saves)
+                                                  : "No plan but the default may be the fastest");
     printf("expected, not measured: %d of 100 such intervals hold what tuning then saves\n\n",
            WORTH_HOLDS);
-    printf("tuning    %s to %s\n", DURATION_TEXT(t->least_s), DURATION_TEXT(t->most_s));
-    print_advice(w, space, t);
+    printf("tuning    %s to %s\n", DURATION_TEXT(tuning->least_s), DURATION_TEXT(tuning->most_s));
+    print_advice(worth, space, tuning);
     printf("\n");
 }
 
-static void print_json(const struct worth_layer *l, const struct layer_plans *space,
-                       const struct tuning_time *t, bool first)
+static void print_json(const struct worth_layer *layer, const struct layer_plans *space,
+                       const struct tuning_time *tuning, bool is_first)
 {
-    const struct worth *w = &l->worth;
+    const struct worth *worth = &layer->worth;
 
     json_write(stdout,
                "%s{'shape': '%s', 'plans': %zu, 'buckets': %zu, 'steps': %u, 'timed_plans': %u, "
                "'off': %g, 'error': %g, 'holds': %g",
-               first ? "" : ",\n", SHAPE_TEXT(&space->shape), l->plans, l->buckets, l->steps,
-               l->timed_plans, w->off, w->error, WORTH_HOLDS * .01);
+               is_first ? "" : ",\n", SHAPE_TEXT(&space->shape), layer->plans, layer->buckets,
+               layer->steps, layer->timed_plans, worth->off, worth->error, WORTH_HOLDS * .01);
     json_write(stdout,
                ", 'gain': %g, 'gain_low': %g, 'gain_high': %g, 'static_gain': %g, "
                "'static_gain_low': %g, 'static_gain_high': %g, 'static_plan': '%s'",
-               w->over_default.value, w->over_default.low, w->over_default.high,
-               w->over_static.value, w->over_static.low, w->over_static.high,
-               PLAN_TEXT(&space->arms[w->static_arm]));
-    json_write(stdout, ", 'seconds_least': %.3f, 'seconds_most': %.3f, 'advice': '%s'}", t->least_s,
-               t->most_s, advice_words[advise(w)]);
+               worth->over_default.value, worth->over_default.low, worth->over_default.high,
+               worth->over_static.value, worth->over_static.low, worth->over_static.high,
+               PLAN_TEXT(&space->arms[worth->static_arm]));
+    json_write(stdout, ", 'seconds_least': %.3f, 'seconds_most': %.3f, 'advice': '%s'}",
+               tuning->least_s, tuning->most_s, advice_words[advise(worth)]);
 }
 
 /* ---- the whole */
@@ -236,48 +241,48 @@ static int check_options(const struct tune_options *o)
     return OK;
 }
 
-static void idle(void *self)
+static void tick_progress(void *self)
 {
     progress_tick(self);
 }
 
-static int print_layers(const struct tune_request *r, const struct cluster *model,
+static int print_layers(const struct tune_request *request, const struct cluster *model,
                         const struct launch_where *where, double steps_per_bucket,
                         struct progress *progress)
 {
-    const struct tune_options *o = r->options;
+    const struct tune_options *o = request->options;
     struct crew_setup setup = { .where = *where,
                                 .ranks_per_node = o->setup.where.ranks_per_node,
                                 .ranks_per_rack = o->setup.where.ranks_per_rack,
                                 .device = o->setup.where.device,
                                 .timeout_s = o->setup.timeout_s,
-                                .idle = idle,
+                                .idle = tick_progress,
                                 .self = progress,
                                 .deadline_ns = progress->deadline_ns };
-    struct crew *real = NULL;
-    int rc = o->setup.sim ? OK : crew_open(&setup, &real);
+    struct crew *crew = NULL;
+    int rc = o->setup.sim ? OK : crew_open(&setup, &crew);
 
     if (o->json)
         printf("[");
-    for (size_t i = 0; i < r->space_count && !rc; i++) {
-        const struct layer_plans *space = &r->spaces[i];
-        struct worth_layer l;
-        struct tuning_time t;
+    for (size_t i = 0; i < request->space_count && !rc; i++) {
+        const struct layer_plans *space = &request->spaces[i];
+        struct worth_layer layer;
+        struct tuning_time tuning;
 
-        rc = worth_layer(model, real, progress, r, space, &l);
+        rc = worth_layer(model, crew, progress, request, space, &layer);
         if (rc)
             break;
         log_progress_clear();
-        t = tuning_time(&l, r->effort, steps_per_bucket);
+        tuning = tuning_time(&layer, request->effort, steps_per_bucket);
         if (o->json)
-            print_json(&l, space, &t, i == 0);
+            print_json(&layer, space, &tuning, i == 0);
         else
-            print_text(&l, space, model, !o->setup.sim, &t);
+            print_text(&layer, space, model, !o->setup.sim, &tuning);
         fflush(stdout);
     }
     if (o->json)
         printf("]\n");
-    crew_close(real);
+    crew_close(crew);
     return rc;
 }
 
@@ -289,7 +294,7 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
     struct tune_request request = { .options = NULL };
     double budget_s = o->setup.budget_s > 0 ? o->setup.budget_s : patience_s;
     struct progress progress;
-    bool none;
+    bool none_fits;
     int rc;
 
     progress_open(&progress, o->setup.quiet, "the machine is probed");
@@ -304,7 +309,7 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
     if (!rc) /* errors of the layer are found before anything is measured */
         rc = tune_request_make(o, &here, &request);
     if (!rc)
-        rc = tune_request_fits(&request, &none);
+        rc = tune_request_fits(&request, &none_fits);
     if (!rc && o->setup.sim) {
         model = request.cluster;
     } else if (!rc) {
@@ -314,7 +319,7 @@ int worth_print(const struct tune_options *o, double steps_per_bucket)
             note("probes the machine, then times plans; %s in all", DURATION_TEXT(budget_s));
         rc = probe_ranks(o, &where, shape, &progress, &model);
         /* Other programs may have disturbed the probe: repeat it once before that is an error. */
-        if (!rc && !is_known(&model))
+        if (!rc && !is_model_known(&model))
             rc = probe_ranks(o, &where, shape, &progress, &model);
         if (!rc)
             rc = cluster_check_model(&model, "what probe measured");

@@ -73,17 +73,18 @@ static int group_hosts(const struct probe *p, struct host_speed *hosts)
 {
     int count = 0;
 
-    for (int q = 0; q < p->rank_count; q++) {
-        const struct probe_rank *r = &p->ranks[q];
+    for (int rank = 0; rank < p->rank_count; rank++) {
+        const struct probe_rank *of_rank = &p->ranks[rank];
         int i = 0;
 
-        while (i < count && strcmp(hosts[i].name, r->host) != 0)
+        while (i < count && strcmp(hosts[i].name, of_rank->host) != 0)
             i++;
         if (i == count)
-            hosts[count++] = (struct host_speed){ r->host, 0, r->speed, r->speed };
+            hosts[count++] =
+                (struct host_speed){ of_rank->host, 0, of_rank->speed, of_rank->speed };
         hosts[i].ranks++;
-        hosts[i].slowest = fmin(hosts[i].slowest, r->speed);
-        hosts[i].fastest = fmax(hosts[i].fastest, r->speed);
+        hosts[i].slowest = fmin(hosts[i].slowest, of_rank->speed);
+        hosts[i].fastest = fmax(hosts[i].fastest, of_rank->speed);
     }
     return count;
 }
@@ -108,10 +109,10 @@ static const char *products_type(const struct probe *p)
     return tf32 && !strcmp(tf32, "1") ? "f32 by TF32 (NVIDIA_TF32_OVERRIDE=1)" : "f32 without TF32";
 }
 
-/* Prints the description, and the measurements as comments.  differ: how ranks differ, in words;
- * "": they do not, or it is unknown. */
+/* Prints the description, and the measurements as comments.  `difference`: how ranks differ, in
+ * words; "": they do not, or it is unknown. */
 static void print_text(const struct probe *p, const struct host_speed *hosts, int host_count,
-                       const char *differ)
+                       const char *difference)
 {
     char text[CLUSTER_TEXT_BYTES];
 
@@ -121,14 +122,15 @@ static void print_text(const struct probe *p, const struct host_speed *hosts, in
     printf("# hosts: ranks, speed of their products (fastest rank: 1)\n");
     for (int i = 0; i < host_count && i < HOSTS_SHOWN; i++) {
         printf("#   ");
-        for (const char *c = hosts[i].name; *c; c++) /* a comment has no control characters */
-            putchar((unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c);
+        for (const char *character = hosts[i].name; *character;
+             character++) /* a comment has no control characters */
+            putchar((unsigned char)*character < 0x20 || *character == 0x7f ? '?' : *character);
         printf("  %d  %.2f-%.2f\n", hosts[i].ranks, hosts[i].slowest, hosts[i].fastest);
     }
     if (host_count > HOSTS_SHOWN)
         printf("#   and %d more\n", host_count - HOSTS_SHOWN);
-    if (*differ)
-        printf("# %s\n", differ);
+    if (*difference)
+        printf("# %s\n", difference);
     for (int level = 0; level < LINK_LEVELS; level++) {
         const struct probe_link *link = &p->links[level];
 
@@ -141,11 +143,11 @@ static void print_text(const struct probe *p, const struct host_speed *hosts, in
             printf("; %.0f %% of one disappears beside products", 100 / (1 + link->slower));
         printf("\n");
         for (size_t i = 0; i < link->count; i++) {
-            const struct link_sample *s = &link->samples[i];
+            const struct link_sample *sample = &link->samples[i];
 
-            printf("#   %3d x %7.0f bytes", s->messages, s->bytes);
-            print_number(s->ns * 1e-3);
-            print_number(link_ns(&link->fit, s->messages, s->bytes) * 1e-3);
+            printf("#   %3d x %7.0f bytes", sample->messages, sample->bytes);
+            print_number(sample->ns * 1e-3);
+            print_number(link_ns(&link->fit, sample->messages, sample->bytes) * 1e-3);
             printf("\n");
         }
     }
@@ -153,11 +155,11 @@ static void print_text(const struct probe *p, const struct host_speed *hosts, in
            "them\n",
            products_type(p), p->products.model_dim, p->products.hidden_dim);
     for (int i = 0; i < PROBE_PRODUCTS; i++) {
-        const struct product_sample *x = &p->product_samples[i];
+        const struct product_sample *sample = &p->product_samples[i];
 
-        printf("#   %5" PRIu64, x->rows);
-        print_number(x->ops / x->ns);
-        print_number(x->ops / product_fit_ns(&p->product, x));
+        printf("#   %5" PRIu64, sample->rows);
+        print_number(sample->ops / sample->ns);
+        print_number(sample->ops / product_fit_ns(&p->product, sample));
         printf("\n");
     }
     if (p->copies_beside >= 0)
@@ -183,13 +185,13 @@ static void print_json(const struct probe *p, const struct host_speed *hosts, in
 
     json_write(stdout, "{'rounds': %u, 'seconds': %g,\n 'cluster': {", p->rounds, p->seconds);
     for (size_t i = 0; i < cluster_field_count; i++) {
-        const struct cluster_field *f = &cluster_fields[i];
-        const char *value = CLUSTER_VALUE(&p->model, f);
+        const struct cluster_field *field = &cluster_fields[i];
+        const char *value = CLUSTER_VALUE(&p->model, field);
 
         json_write(stdout,
-                   f->kind == FIELD_WORD && strcmp(value, "unknown") != 0 ? "%s'%s': '%s'"
-                                                                          : "%s'%s': %s",
-                   i ? ", " : "", f->name, strcmp(value, "unknown") != 0 ? value : "null");
+                   field->kind == FIELD_WORD && strcmp(value, "unknown") != 0 ? "%s'%s': '%s'"
+                                                                              : "%s'%s': %s",
+                   i ? ", " : "", field->name, strcmp(value, "unknown") != 0 ? value : "null");
     }
     json_write(stdout, "},\n 'hosts': [");
     for (int i = 0; i < host_count; i++)
@@ -197,8 +199,8 @@ static void print_json(const struct probe *p, const struct host_speed *hosts, in
                    i ? ", " : "", hosts[i].name, hosts[i].ranks, hosts[i].slowest,
                    hosts[i].fastest);
     json_write(stdout, "],\n 'speeds': [");
-    for (int q = 0; q < p->rank_count; q++)
-        json_write(stdout, "%s%g", q ? ", " : "", p->ranks[q].speed);
+    for (int rank = 0; rank < p->rank_count; rank++)
+        json_write(stdout, "%s%g", rank ? ", " : "", p->ranks[rank].speed);
     json_write(stdout, "],\n 'links': {");
     for (int level = 0; level < LINK_LEVELS; level++) {
         const struct probe_link *link = &p->links[level];
@@ -206,11 +208,11 @@ static void print_json(const struct probe *p, const struct host_speed *hosts, in
         json_write(stdout, "%s\n  '%s': {'slower_beside_products': %g, 'error': %g, 'exchanges': [",
                    level ? "," : "", link_level_words[level], link->slower, link->fit.error);
         for (size_t i = 0; i < link->count; i++) {
-            const struct link_sample *s = &link->samples[i];
+            const struct link_sample *sample = &link->samples[i];
 
             json_write(stdout, "%s{'messages': %d, 'bytes': %.0f, 'ns': %g, 'model_ns': %g}",
-                       i ? ", " : "", s->messages, s->bytes, s->ns,
-                       link_ns(&link->fit, s->messages, s->bytes));
+                       i ? ", " : "", sample->messages, sample->bytes, sample->ns,
+                       link_ns(&link->fit, sample->messages, sample->bytes));
         }
         printf("]}");
     }
@@ -229,7 +231,7 @@ static void print_json(const struct probe *p, const struct host_speed *hosts, in
 static int print_probe(const struct probe *p, bool json)
 {
     struct host_speed *hosts = calloc((size_t)p->rank_count, sizeof(*hosts)), *slowest = hosts;
-    char differ[256] = "";
+    char difference[256] = "";
     int count;
 
     if (!hosts)
@@ -239,17 +241,17 @@ static int print_probe(const struct probe *p, bool json)
         if (hosts[i].slowest < slowest->slowest)
             slowest = &hosts[i];
     if (slowest->slowest < 1 - rank_speeds_unequal)
-        text_put(differ, sizeof(differ),
+        text_put(difference, sizeof(difference),
                  "ranks differ by %.0f %%: the slowest, on %s, has %.2f of the speed of the "
                  "fastest, and every step waits for it",
                  100 * (1 - slowest->slowest), slowest->name, slowest->slowest);
     if (json)
         print_json(p, hosts, count);
     else
-        print_text(p, hosts, count, differ);
+        print_text(p, hosts, count, difference);
     fflush(stdout);
-    if (*differ)
-        note("%s", differ);
+    if (*difference)
+        note("%s", difference);
     free(hosts);
     return OK;
 }
@@ -263,18 +265,18 @@ struct ticker {
     double wanted_s, reported_s;
 };
 
-enum { SAY_EVERY_S = 3 };
+enum { NOTE_EVERY_S = 3 };
 
-static void tick(void *self, uint32_t rounds, double seconds)
+static void report_rounds(void *self, uint32_t rounds, double seconds)
 {
-    struct ticker *t = self;
+    struct ticker *ticker = self;
 
-    if (t->store)
-        store_heartbeat(t->store);
-    if (!t->reports || seconds - t->reported_s < SAY_EVERY_S)
+    if (ticker->store)
+        store_heartbeat(ticker->store);
+    if (!ticker->reports || seconds - ticker->reported_s < NOTE_EVERY_S)
         return;
-    t->reported_s = seconds;
-    note("%u rounds, %.0f of about %.0f s", rounds, seconds, t->wanted_s);
+    ticker->reported_s = seconds;
+    note("%u rounds, %.0f of about %.0f s", rounds, seconds, ticker->wanted_s);
 }
 
 static int open_store(const struct options *o, char *path, size_t size, struct store **out)
@@ -299,11 +301,17 @@ static int store_model(struct store *store, const char *path, const struct clust
 static int on_rank(struct world *world, const void *options)
 {
     const struct options *o = options;
-    bool first = world_topology(world)->rank == 0;
-    struct ticker ticker = { NULL, first && !o->quiet, o->seconds, 0 };
+    bool is_first = world_topology(world)->rank == 0;
+    struct ticker ticker = { .reports = is_first && !o->quiet, .wanted_s = o->seconds };
     struct engine engine = { 0 };
-    struct probe_setup setup = { world, &engine, o->gpu, o->seconds, o->seed, tick, &ticker };
-    struct discovery found = { .ranks = 0 };
+    struct probe_setup setup = { .world = world,
+                                 .engine = &engine,
+                                 .gpu = o->gpu,
+                                 .seconds = o->seconds,
+                                 .seed = o->seed,
+                                 .tick = report_rounds,
+                                 .self = &ticker };
+    struct discovery discovery = { .ranks = 0 };
     struct store *store = NULL;
     struct probe *probe = NULL;
     const char *device = NULL;
@@ -311,35 +319,35 @@ static int on_rank(struct world *world, const void *options)
     int copies_beside = -1, rc;
 
     TRY(world_settle(world, fault_setup(world_topology(world)->rank)));
-    rc = first && !o->no_store ? open_store(o, path, sizeof(path), &store) : OK;
+    rc = is_first && !o->no_store ? open_store(o, path, sizeof(path), &store) : OK;
     TRY(world_settle(world, rc));
     TRY_OUT(gpus_agree_device(world, o->where.device, &device));
     /* Count the machine's cores before the engine binds to a share of them. */
-    TRY_OUT(discover(world, o->where.device, o->where.ranks_per_node, &found));
+    TRY_OUT(discover(world, o->where.device, o->where.ranks_per_node, &discovery));
     TRY_OUT(engine_open(world, device, NULL, &engine));
     /* The first rank looks at copies while the others wait for the first round. */
-    if (first && !strcmp(engine.device->ops->name, "cuda")) {
+    if (is_first && !strcmp(engine.device->ops->name, "cuda")) {
         struct gpus gpus = gpus_here();
 
         copies_beside = gpus_copies_beside(&gpus);
     }
     ticker.store = store;
-    TRY_OUT(probe_open(&setup, &found.cluster, &probe));
+    TRY_OUT(probe_open(&setup, &discovery.cluster, &probe));
     probe->copies_beside = copies_beside;
-    rc = first ? print_probe(probe, o->json) : OK;
+    rc = is_first ? print_probe(probe, o->json) : OK;
     if (!rc && store)
         rc = store_model(store, path, &probe->model);
     probe_close(probe);
     rc = world_settle(world, rc);
 out:
-    discovery_free(&found);
+    discovery_free(&discovery);
     engine_close(&engine);
     store_close(store);
     return rc;
 }
 
 /* Refuses a database that cannot be written, before anything is measured. */
-static int check(const struct launch_where *where, const void *options)
+static int check_database(const struct launch_where *where, const void *options)
 {
     const struct options *o = options;
     struct store *store = NULL;
@@ -355,7 +363,10 @@ static int verb_probe(const struct verb_call *call, void *options)
 {
     struct options *o = options;
 
-    return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o, true });
+    return place_run(
+        &o->where, call,
+        &(struct place_verb){
+            .check = check_database, .on_rank = on_rank, .options = o, .measures = true });
 }
 
 const struct verb probe_verb = {

@@ -94,41 +94,41 @@ static int parse_plans(const struct run_options *o, const struct moe_shape *shap
                        struct moe_plan *plans, size_t *count)
 {
     const struct option_list *list = &o->plans;
-    bool known = o->routes != RUN_FRESH;
-    size_t n = 0;
+    bool routes_known = o->routes != RUN_FRESH;
+    size_t used = 0;
 
     for (int i = 0; i < list->count; i++) {
         struct moe_plan plan;
 
         /* All plans that apply, also to known routes and to unequal capacities. */
         if (!strcmp(list->items[i], "all")) {
-            struct moe_plan *all = plans + n;
-            size_t room = PLANS_MAX - n, there = plan_list(shape, all, room);
+            struct moe_plan *next_plans = plans + used;
+            size_t unused = PLANS_MAX - used, listed = plan_list(shape, next_plans, unused);
 
-            for (size_t k = 0; k < there && k < room; k++)
-                if ((!known || exec_supports_known_routes(shape, &all[k])) &&
-                    !(o->capacities && all[k].r && plan_a2a_needs[all[k].a].equal))
-                    plans[n++] = all[k];
+            for (size_t j = 0; j < listed && j < unused; j++)
+                if ((!routes_known || exec_supports_known_routes(shape, &next_plans[j])) &&
+                    !(o->capacities && next_plans[j].r && plan_a2a_needs[next_plans[j].a].equal))
+                    plans[used++] = next_plans[j];
             continue;
         }
         TRY(layer_options_plan(list->items[i], &plan));
         TRY(plan_check(&plan, shape));
-        if (known)
+        if (routes_known)
             TRY(exec_check_known_routes(shape, &plan));
-        if (n == PLANS_MAX)
+        if (used == PLANS_MAX)
             return fail(ERR_ARGUMENT, "--plan: more than %d plans", PLANS_MAX);
-        plans[n++] = plan_canonical(plan, shape);
+        plans[used++] = plan_canonical(plan, shape);
     }
     if (!list->count)
-        plans[n++] = plan_default(shape);
-    *count = n;
+        plans[used++] = plan_default(shape);
+    *count = used;
     return OK;
 }
 
 /* Sets the largest capacity that the factor can lead to; for factor 0 that is the capacity if every
  * token chooses the same expert.  With --capacities it sets these; the caller frees *given. */
-static int most_capacities(const struct run_options *o, const struct moe_shape *shape,
-                           uint64_t **given, struct capacities *out)
+static int largest_capacities(const struct run_options *o, const struct moe_shape *shape,
+                              uint64_t **given, struct capacities *out)
 {
     *given = NULL;
     *out = (struct capacities){
@@ -142,12 +142,12 @@ static int most_capacities(const struct run_options *o, const struct moe_shape *
 }
 
 /* Returns the bits of --baseline that apply to this plan.  Sets *why_not if one does not apply. */
-static uint32_t baselines_of(const struct run_options *o, const struct moe_shape *shape,
-                             const struct moe_plan *plan, const struct capacities *capacities,
-                             const char **why_not)
+static uint32_t fitting_baselines(const struct run_options *o, const struct moe_shape *shape,
+                                  const struct moe_plan *plan, const struct capacities *capacities,
+                                  const char **why_not)
 {
     bool on_host = !o->sim && strcmp(gpus_device(o->where.device), "cuda") != 0;
-    uint32_t found = 0;
+    uint32_t fitting = 0;
 
     for (uint32_t bit = 1; bit <= o->baseline; bit <<= 1) {
         const char *why = baseline_refuses(o->baseline & bit, shape, plan, capacities,
@@ -156,9 +156,15 @@ static uint32_t baselines_of(const struct run_options *o, const struct moe_shape
         if (why)
             *why_not = why;
         else
-            found |= o->baseline & bit;
+            fitting |= o->baseline & bit;
     }
-    return found;
+    return fitting;
+}
+
+/* Baselines are counted from 0, which is the plan itself, to the highest bit. */
+static uint32_t next_baseline(uint32_t bit)
+{
+    return bit ? bit << 1 : 1;
 }
 
 /* Refuses plans that need more memory than this machine has: every rank prepares all plans at once.
@@ -169,13 +175,14 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
 {
     bool on_gpu = !strcmp(gpus_device(o->where.device), "cuda");
     struct account_machine machine = { .on_host = !on_gpu, .between = o->load.between };
-    double bytes = (double)account_layer(shape, &machine), there;
+    double bytes = (double)account_layer(shape, &machine), free_bytes;
 
     /* A plan with known routes needs a second executor, whose fresh step makes these routes. */
     for (size_t i = 0; i < count; i++) {
-        uint32_t baselines = baselines_of(o, shape, &plans[i], capacities, &(const char *){ NULL });
+        uint32_t baselines =
+            fitting_baselines(o, shape, &plans[i], capacities, &(const char *){ NULL });
 
-        for (uint32_t bit = 0; bit <= baselines; bit = bit ? bit << 1 : 1) {
+        for (uint32_t bit = 0; bit <= baselines; bit = next_baseline(bit)) {
             machine.baseline = bit;
             if (!bit || baselines & bit)
                 bytes += (!bit && o->routes != RUN_FRESH ? 2 : 1) *
@@ -183,17 +190,18 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
         }
     }
     if (o->check && !on_gpu)
-        bytes += (double)(reference_is_affordable(shape) ? reference_bytes : spot_bytes)(shape);
-    there = on_gpu
-                ? machine_cluster("cuda", neighbours, neighbours).memory_gib * 0x1p30 * neighbours
-                : (double)allowance_free_bytes();
-    if (!(bytes * neighbours > there)) /* also true if the free memory is unknown */
+        bytes +=
+            (double)(reference_is_affordable(shape) ? reference_bytes(shape) : spot_bytes(shape));
+    free_bytes =
+        on_gpu ? machine_cluster("cuda", neighbours, neighbours).memory_gib * 0x1p30 * neighbours
+               : (double)allowance_free_bytes();
+    if (!(bytes * neighbours > free_bytes)) /* also true if the free memory is unknown */
         return OK;
     return fail(
         ERR_ARGUMENT,
         "%u ranks would need %.3g GiB here, %.3g GiB are free: fewer plans, tokens or ranks, "
         "or smaller dimensions",
-        neighbours, bytes * neighbours * 0x1p-30, there * 0x1p-30);
+        neighbours, bytes * neighbours * 0x1p-30, free_bytes * 0x1p-30);
 }
 
 static int check_options(const struct run_options *o, const struct moe_shape *shape,
@@ -235,11 +243,11 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
         return exec_check_known_routes(
             shape, &(struct moe_plan){ .struct_size = sizeof(*plans), .r = 1, .d = 1 });
     TRY(parse_plans(o, shape, plans, count));
-    TRY(most_capacities(o, shape, &given, &capacities));
+    TRY(largest_capacities(o, shape, &given, &capacities));
     if (o->baseline && o->routes != RUN_FRESH)
         rc = fail(ERR_ARGUMENT, "--baseline goes with --routes fresh");
     for (size_t i = 0; i < *count && !rc; i++)
-        missing &= ~baselines_of(o, shape, &plans[i], &capacities, &why);
+        missing &= ~fitting_baselines(o, shape, &plans[i], &capacities, &why);
     for (int i = 0; missing >> i && !rc; i++)
         if (missing >> i & 1)
             rc = fail(ERR_ARGUMENT, "--baseline %s: no plan here has it: %s", baseline_words[i],
@@ -279,7 +287,7 @@ out:
     return rc;
 }
 
-static int step_turn(struct turns *t, int which, uint32_t round)
+static int measure_step_turn(struct turns *t, int which, uint32_t round)
 {
     return runner_step(&t->subjects[which / t->modes].runner, (enum step_mode)(which % t->modes),
                        &t->ns[(size_t)which * t->rounds + round]);
@@ -288,18 +296,18 @@ static int step_turn(struct turns *t, int which, uint32_t round)
 static int measure_steps(struct measured_plan *subjects, size_t count, const struct run_options *o)
 {
     int modes = subjects[0].runner.rig->steps_are ? STEP_MODES + 1 : STEP_MODES;
-    int n = (int)count * modes, rc;
+    int turn_count = (int)count * modes, rc;
     struct turns t = { .subjects = subjects, .modes = modes, .rounds = o->reps };
 
-    t.ns = calloc((size_t)n * o->reps, sizeof(*t.ns));
-    rc = measure_rounds(&t, n, o->seed, step_turn);
-    for (int i = 0; i < n && !rc; i++)
+    t.ns = calloc((size_t)turn_count * o->reps, sizeof(*t.ns));
+    rc = measure_rounds(&t, turn_count, o->seed, measure_step_turn);
+    for (int i = 0; i < turn_count && !rc; i++)
         subjects[i / modes].spread[i % modes] = spread_of(&t.ns[(size_t)i * o->reps], o->reps);
     free(t.ns);
     return rc;
 }
 
-static int phase_turn(struct turns *t, int which, uint32_t round)
+static int measure_phase_turn(struct turns *t, int which, uint32_t round)
 {
     return runner_phases(&t->subjects[which].runner, &t->phases[(size_t)which * t->rounds + round]);
 }
@@ -307,18 +315,18 @@ static int phase_turn(struct turns *t, int which, uint32_t round)
 /* Measures phases, at least so often that the times of each phase have an interval. */
 static int measure_phases(struct measured_plan *subjects, size_t count, const struct run_options *o)
 {
-    uint32_t n = o->reps < PHASE_SAMPLES_LEAST ? PHASE_SAMPLES_LEAST : o->reps;
-    struct turns t = { .subjects = subjects, .rounds = n };
+    uint32_t rounds = o->reps < PHASE_SAMPLES_LEAST ? PHASE_SAMPLES_LEAST : o->reps;
+    struct turns t = { .subjects = subjects, .rounds = rounds };
     struct phase_times unused;
     int rc = OK;
 
-    t.phases = calloc(count * n, sizeof(*t.phases));
+    t.phases = calloc(count * rounds, sizeof(*t.phases));
     for (size_t i = 0; i < count && !rc; i++) /* makes the events */
         rc = runner_phases(&subjects[i].runner, &unused);
     if (!rc)
-        rc = measure_rounds(&t, (int)count, o->seed, phase_turn);
+        rc = measure_rounds(&t, (int)count, o->seed, measure_phase_turn);
     for (size_t i = 0; i < count && !rc; i++)
-        rc = phases_spread(&t.phases[i * n], n, &subjects[i].phases);
+        rc = phases_spread(&t.phases[i * rounds], rounds, &subjects[i].phases);
     free(t.phases);
     return rc;
 }
@@ -344,7 +352,7 @@ static int open_known(struct runner *fresh, const struct run_options *o, struct 
     return rc;
 }
 
-static int run_gate(void *self)
+static int route_by_gate(void *self)
 {
     struct runner *fresh = self;
 
@@ -354,7 +362,7 @@ static int run_gate(void *self)
 /* The turns of measure_known(): a fresh step, a known step, the gate alone. */
 enum { FRESH, KNOWN, GATE, TURNS };
 
-static int known_turn(struct turns *t, int which, uint32_t round)
+static int measure_known_turn(struct turns *t, int which, uint32_t round)
 {
     struct runner *fresh = &t->subjects->runner;
     int64_t *ns = &t->ns[(size_t)which * t->rounds + round];
@@ -362,65 +370,65 @@ static int known_turn(struct turns *t, int which, uint32_t round)
 
     if (which != GATE)
         return runner_step(which == KNOWN ? t->known : fresh, STEP_BOTH, ns);
-    TRY(measure_once(fresh->rig->world, fresh->rig->engine, NULL, run_gate, fresh, &measured));
+    TRY(measure_once(fresh->rig->world, fresh->rig->engine, NULL, route_by_gate, fresh, &measured));
     *ns = measured.ns;
     return OK;
 }
 
-static int measure_known(struct measured_plan *s, const struct run_options *o, uint64_t seed)
+static int measure_known(struct measured_plan *subject, const struct run_options *o, uint64_t seed)
 {
     enum { WARMUP = 2 };
-    struct rig *rig = s->runner.rig;
-    bool whole = o->check && reference_is_affordable(&rig->data.shape);
-    bool some = o->check && !whole;
+    struct rig *rig = subject->runner.rig;
+    bool checks_all = o->check && reference_is_affordable(&rig->data.shape);
+    bool checks_sample = o->check && !checks_all;
     struct runner known = { 0 };
-    struct turns t = { .subjects = s, .known = &known, .rounds = o->reps };
+    struct turns t = { .subjects = subject, .known = &known, .rounds = o->reps };
     size_t reps = o->reps;
-    int64_t *fresh = calloc((TURNS + 1) * reps, sizeof(*fresh)), *step, *gain_ppm;
+    int64_t *fresh_ns = calloc((TURNS + 1) * reps, sizeof(*fresh_ns)), *known_ns, *gain_ppm;
     int rc;
 
-    t.ns = fresh;
-    TRY_OUT(open_known(&s->runner, o, &known));
-    if (whole)
-        TRY_OUT(rig_check(rig, known.exec, &s->known.error));
-    if (some)
+    t.ns = fresh_ns;
+    TRY_OUT(open_known(&subject->runner, o, &known));
+    if (checks_all)
+        TRY_OUT(rig_check(rig, known.exec, &subject->known.error));
+    if (checks_sample)
         TRY_OUT(rig_overwrite_results(rig));
     TRY_OUT(runner_warm(&known, WARMUP));
-    if (some)
-        TRY_OUT(rig_check_some(rig, known.exec, &s->known.error));
-    s->error = fmax(s->error, s->known.error);
-    TRY_OUT(measure_rounds(&t, TURNS, seed, known_turn));
-    step = fresh + KNOWN * reps;
-    gain_ppm = fresh + TURNS * reps;
+    if (checks_sample)
+        TRY_OUT(rig_check_some(rig, known.exec, &subject->known.error));
+    subject->error = fmax(subject->error, subject->known.error);
+    TRY_OUT(measure_rounds(&t, TURNS, seed, measure_known_turn));
+    known_ns = fresh_ns + KNOWN * reps;
+    gain_ppm = fresh_ns + TURNS * reps;
     /* The gain of each round must be computed first: spread_of() sorts the samples, and the rounds
      * are lost. */
     for (size_t i = 0; i < reps; i++)
-        gain_ppm[i] = fresh[i] ? (fresh[i] - step[i]) * 1000000 / fresh[i] : 0;
-    s->known.gain_ppm = spread_of(gain_ppm, reps);
-    s->known.fresh = spread_of(fresh, reps);
-    s->known.step = spread_of(step, reps);
-    s->known.gate = spread_of(fresh + GATE * reps, reps);
+        gain_ppm[i] = fresh_ns[i] ? (fresh_ns[i] - known_ns[i]) * 1000000 / fresh_ns[i] : 0;
+    subject->known.gain_ppm = spread_of(gain_ppm, reps);
+    subject->known.fresh = spread_of(fresh_ns, reps);
+    subject->known.step = spread_of(known_ns, reps);
+    subject->known.gate = spread_of(fresh_ns + GATE * reps, reps);
 out:
     runner_close(&known);
-    free(fresh);
+    free(fresh_ns);
     return rc;
 }
 
 /* ---- plans */
 
 static int open_subject(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
-                        struct measured_plan *s)
+                        struct measured_plan *subject)
 {
     struct runner fresh = { 0 };
     int rc;
 
-    rig->baseline = s->baseline;
-    rc = runner_open(rig, plan, o->routes == RUN_KNOWN ? &fresh : &s->runner);
+    rig->baseline = subject->baseline;
+    rc = runner_open(rig, plan, o->routes == RUN_KNOWN ? &fresh : &subject->runner);
     rig->baseline = 0;
     if (!rc && o->routes == RUN_KNOWN) {
         rc = runner_warm(&fresh, 1);
         if (!rc)
-            rc = open_known(&fresh, o, &s->runner);
+            rc = open_known(&fresh, o, &subject->runner);
         runner_close(&fresh);
     }
     return rc;
@@ -429,39 +437,39 @@ static int open_subject(struct rig *rig, const struct moe_plan *plan, const stru
 /* Prepares and warms a plan and checks its results.  If a whole check would take hours, it checks
  * some tokens. */
 static int prepare_plan(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
-                        struct measured_plan *s)
+                        struct measured_plan *subject)
 {
-    bool whole = o->check && reference_is_affordable(&rig->data.shape);
-    bool some = o->check && !whole;
+    bool checks_all = o->check && reference_is_affordable(&rig->data.shape);
+    bool checks_sample = o->check && !checks_all;
     /* The recorded steps that have this capacity, or the only step. */
     struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
     int64_t dropped, sum = 0;
     double error;
 
-    TRY(open_subject(rig, plan, o, s));
-    for (uint32_t i = 0; i < steps.count && whole; i++) {
+    TRY(open_subject(rig, plan, o, subject));
+    for (uint32_t i = 0; i < steps.count && checks_all; i++) {
         TRY(rig_replay(rig, steps.first + i));
-        TRY(rig_check(rig, s->runner.exec, &error));
-        s->error = fmax(s->error, error);
+        TRY(rig_check(rig, subject->runner.exec, &error));
+        subject->error = fmax(subject->error, error);
     }
     TRY(rig_replay(rig, steps.first));
-    if (some)
+    if (checks_sample)
         TRY(rig_overwrite_results(rig));
-    TRY(runner_warm(&s->runner, o->warmup + 1));
-    if (some)
-        TRY(rig_check_some(rig, s->runner.exec, &s->error));
-    TRY(rig_balance(rig, s->runner.exec, &s->balance));
+    TRY(runner_warm(&subject->runner, o->warmup + 1));
+    if (checks_sample)
+        TRY(rig_check_some(rig, subject->runner.exec, &subject->error));
+    TRY(rig_balance(rig, subject->runner.exec, &subject->balance));
 
     /* Count the dropped choices of all ranks, averaged over these steps. */
     if (steps.count == 1)
-        return rig_dropped(rig, s->runner.exec, &s->dropped);
+        return rig_dropped(rig, subject->runner.exec, &subject->dropped);
     for (uint32_t i = 0; i < steps.count; i++) {
         TRY(rig_replay(rig, steps.first + i));
-        TRY(runner_warm(&s->runner, 1));
-        TRY(rig_dropped(rig, s->runner.exec, &dropped));
+        TRY(runner_warm(&subject->runner, 1));
+        TRY(rig_dropped(rig, subject->runner.exec, &dropped));
         sum += dropped;
     }
-    s->dropped = (sum + steps.count / 2) / steps.count;
+    subject->dropped = (sum + steps.count / 2) / steps.count;
     return OK;
 }
 
@@ -482,9 +490,10 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t plan_
     int rc = world_settle(rig->world, subjects ? OK : fail(ERR_NOMEM, "%zu plans", plan_count));
 
     for (size_t i = 0; i < plan_count && !rc; i++) {
-        uint32_t baselines = baselines_of(o, &rig->data.shape, &plans[i], &capacities, &why_not);
+        uint32_t baselines =
+            fitting_baselines(o, &rig->data.shape, &plans[i], &capacities, &why_not);
 
-        for (uint32_t bit = 0; bit <= baselines && !rc; bit = bit ? bit << 1 : 1)
+        for (uint32_t bit = 0; bit <= baselines && !rc; bit = next_baseline(bit))
             if (!bit || baselines & bit) {
                 subjects[count].baseline = bit;
                 rc = prepare_plan(rig, &plans[i], o, &subjects[count++]);
@@ -530,7 +539,7 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
     data.load = load_counts(load);
     TRY_OUT(rig_open(world, engine, &data, NULL, o->factor, &rig));
     rig->steps_are = graphs_steps_are(o->graphs);
-    rc = most_capacities(o, shape, &given, &capacities);
+    rc = largest_capacities(o, shape, &given, &capacities);
     if (!rc && given)
         rc = rig_set_capacities(rig, given);
     TRY_OUT(world_settle(world, rc));
@@ -550,7 +559,7 @@ static int fullest_rank(const struct run_options *o, const struct moe_shape *sha
     struct capacities capacities;
     uint64_t *given;
 
-    TRY(most_capacities(o, shape, &given, &capacities));
+    TRY(largest_capacities(o, shape, &given, &capacities));
     *rank = capacities_fullest(&capacities, shape);
     free(given);
     return OK;
@@ -561,20 +570,20 @@ static struct moe_shape shape_on(const struct run_options *o, const char *device
                                  uint32_t per_node)
 {
     const struct place_setup *where = &o->where;
-    struct rank_layout on = { ranks, per_node, where->ranks_per_rack };
+    struct rank_layout placement = { ranks, per_node, where->ranks_per_rack };
 
     if (where->virtual.ranks) {
-        on.ranks = where->virtual.ranks;
-        on.per_node = where->ranks_per_node ? where->ranks_per_node : on.ranks;
+        placement.ranks = where->virtual.ranks;
+        placement.per_node = where->ranks_per_node ? where->ranks_per_node : placement.ranks;
     }
-    return layer_options_shape(&o->layer, on, gpus_dtype(device));
+    return layer_options_shape(&o->layer, placement, gpus_dtype(device));
 }
 
 static int on_rank(struct world *world, const void *options)
 {
     const struct run_options *o = options;
-    const struct topology *t = world_topology(world);
-    struct world *theirs = world; /* or the virtual world of the one rank */
+    const struct topology *topology = world_topology(world);
+    struct world *layer_world = world; /* with --virtual-ranks the virtual world of this rank */
     struct moe_shape shape;
     const char *device;
     struct moe_plan plans[PLANS_MAX];
@@ -584,12 +593,12 @@ static int on_rank(struct world *world, const void *options)
     int rank, rc;
 
     TRY(gpus_agree_device(world, o->where.device, &device));
-    shape = shape_on(o, device, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
-    log_enable(t->rank == 0); /* every rank would report the same error */
+    shape = shape_on(o, device, (uint32_t)topology->ranks, (uint32_t)topology->ranks_per_node);
+    log_enable(topology->rank == 0); /* every rank would report the same error */
     rc = check_options(o, &shape, (uint32_t)world_neighbours(world), plans, &count);
     log_enable(true);
     TRY(world_settle(world, rc));
-    TRY(world_settle(world, fault_setup(t->rank)));
+    TRY(world_settle(world, fault_setup(topology->rank)));
     /* Count the machine's cores before the engine binds to a share of them. */
     if (shape.shares != MOE_SHARES_EQUAL)
         TRY(speeds_agree(world, o->speeds, &o->where, shape.ranks, &speeds));
@@ -597,22 +606,22 @@ static int on_rank(struct world *world, const void *options)
         rc = fullest_rank(o, &shape, &rank);
         if (!rc)
             rc = virtual_open(&o->where.virtual, o->where.ranks_per_node, o->where.ranks_per_rack,
-                              rank, device, &theirs, &engine);
+                              rank, device, &layer_world, &engine);
     } else {
         rc = engine_open(world, device, NULL, &engine);
     }
     if (!rc) {
-        rc = run_layer(theirs, &engine, &shape, speeds, plans, count, o);
+        rc = run_layer(layer_world, &engine, &shape, speeds, plans, count, o);
         engine_close(&engine);
     }
-    if (theirs != world)
-        world_close(theirs);
+    if (layer_world != world)
+        world_close(layer_world);
     free(speeds);
     return rc;
 }
 
 /* Finds errors in plans and sizes before any rank is started. */
-static int check(const struct launch_where *where, const void *options)
+static int check_before_launch(const struct launch_where *where, const void *options)
 {
     const struct run_options *o = options;
     uint32_t per_node = o->where.ranks_per_node ? o->where.ranks_per_node : where->ranks_per_node;
@@ -678,16 +687,19 @@ static int verb_run(const struct verb_call *call, void *options)
     if (isnan(o->factor))
         o->factor = 1;
     if (o->shape) {
-        struct rank_layout on = { o->where.ranks ? o->where.ranks : NOT_GIVEN, NOT_GIVEN,
-                                  NOT_GIVEN };
+        struct rank_layout placement = { o->where.ranks ? o->where.ranks : NOT_GIVEN, NOT_GIVEN,
+                                         NOT_GIVEN };
 
-        TRY(layer_options_text(o->shape, &o->layer, &on));
-        if (!o->where.virtual.ranks && on.ranks != NOT_GIVEN)
-            o->where.ranks = on.ranks;
+        TRY(layer_options_text(o->shape, &o->layer, &placement));
+        if (!o->where.virtual.ranks && placement.ranks != NOT_GIVEN)
+            o->where.ranks = placement.ranks;
     }
     if (o->sim)
         return run_modelled(o);
-    return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o, true });
+    return place_run(
+        &o->where, call,
+        &(struct place_verb){
+            .check = check_before_launch, .on_rank = on_rank, .options = o, .measures = true });
 }
 
 const struct verb run_verb = {

@@ -71,13 +71,14 @@ static int find_speeds(const struct options *o, struct rank_shares *out)
 /* ---- the shares */
 
 /* Divides `total` among ranks.  Refuses shares of 0: all ranks would still wait for such a rank. */
-static int divide(const struct rank_shares *s, const char *option, uint32_t total, uint64_t *out)
+static int divide_work(const struct rank_shares *s, const char *option, uint32_t total,
+                       uint64_t *work)
 {
-    TRY(moe_shares(s->speeds, s->ranks, total, 1, out));
-    for (uint32_t q = 0; q < s->ranks; q++)
-        if (!out[q])
+    TRY(moe_shares(s->speeds, s->ranks, total, 1, work));
+    for (uint32_t rank = 0; rank < s->ranks; rank++)
+        if (!work[rank])
             return fail(ERR_ARGUMENT, "%s %u among %u ranks: none is left for rank %u", option,
-                        total, s->ranks, q);
+                        total, s->ranks, rank);
     return OK;
 }
 
@@ -94,9 +95,9 @@ static double part_of_equal(const struct rank_shares *s)
 {
     double slowest = s->speeds[0], sum = 0;
 
-    for (uint32_t q = 0; q < s->ranks; q++) {
-        slowest = fmin(slowest, s->speeds[q]);
-        sum += s->speeds[q];
+    for (uint32_t rank = 0; rank < s->ranks; rank++) {
+        slowest = fmin(slowest, s->speeds[rank]);
+        sum += s->speeds[rank];
     }
     return s->ranks * slowest / sum;
 }
@@ -105,12 +106,12 @@ static void print_text(const struct options *o, const struct rank_shares *s)
 {
     printf("  rank       speed%s%s\n", o->batch ? "      tokens" : "",
            o->hidden ? "      hidden" : "");
-    for (uint32_t q = 0; q < s->ranks; q++) {
-        printf("%6u  %10g", q, s->speeds[q]);
+    for (uint32_t rank = 0; rank < s->ranks; rank++) {
+        printf("%6u  %10g", rank, s->speeds[rank]);
         if (o->batch)
-            printf("  %10" PRIu64, s->batch[q]);
+            printf("  %10" PRIu64, s->batch[rank]);
         if (o->hidden)
-            printf("  %10" PRIu64, s->hidden[q]);
+            printf("  %10" PRIu64, s->hidden[rank]);
         printf("\n");
     }
     printf("Compute takes %.2f of its time with equal shares, at best.\n", part_of_equal(s));
@@ -123,11 +124,11 @@ static void print_text(const struct options *o, const struct rank_shares *s)
                shares_word(o));
 }
 
-static void print_list(const char *name, const uint64_t *shares, uint32_t ranks)
+static void print_json_list(const char *name, const uint64_t *shares, uint32_t ranks)
 {
     json_write(stdout, ",\n '%s': [", name);
-    for (uint32_t q = 0; q < ranks; q++)
-        printf("%s%" PRIu64, q ? ", " : "", shares[q]);
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        printf("%s%" PRIu64, rank ? ", " : "", shares[rank]);
     printf("]");
 }
 
@@ -135,13 +136,13 @@ static void print_json(const struct options *o, const struct rank_shares *s)
 {
     json_write(stdout, "{'shares': '%s',\n 'part_of_equal': %g,\n 'speeds': [", shares_word(o),
                part_of_equal(s));
-    for (uint32_t q = 0; q < s->ranks; q++)
-        json_write(stdout, "%s%g", q ? ", " : "", s->speeds[q]);
+    for (uint32_t rank = 0; rank < s->ranks; rank++)
+        json_write(stdout, "%s%g", rank ? ", " : "", s->speeds[rank]);
     printf("]");
     if (o->batch)
-        print_list("batch", s->batch, s->ranks);
+        print_json_list("batch", s->batch, s->ranks);
     if (o->hidden)
-        print_list("hidden", s->hidden, s->ranks);
+        print_json_list("hidden", s->hidden, s->ranks);
     printf("}\n");
 }
 
@@ -161,9 +162,9 @@ static int verb_shares(const struct verb_call *call, void *options)
     shares.hidden = calloc(shares.ranks, sizeof(*shares.hidden));
     TRY_OUT(shares.batch && shares.hidden ? OK : fail(ERR_NOMEM, "%u ranks", shares.ranks));
     if (o->batch)
-        TRY_OUT(divide(&shares, "--batch", o->batch, shares.batch));
+        TRY_OUT(divide_work(&shares, "--batch", o->batch, shares.batch));
     if (o->hidden)
-        TRY_OUT(divide(&shares, "--hidden", o->hidden, shares.hidden));
+        TRY_OUT(divide_work(&shares, "--hidden", o->hidden, shares.hidden));
     (o->json ? print_json : print_text)(o, &shares);
 out:
     free(shares.speeds);

@@ -36,7 +36,7 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .explain = NOT_GIVEN };
 
-static int print_wanted(struct store *store, const char *path, const struct options *o)
+static int print_by_options(struct store *store, const char *path, const struct options *o)
 {
     if (o->json)
         return tables_json(store, 0, 0, o->shape, &o->traffic, stdout);
@@ -53,7 +53,7 @@ static int verb_show(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
     char path[PATH_MAX];
-    struct moe_shape any = { 0 };
+    struct moe_shape parsed = { 0 };
     struct store *store;
     int rc;
 
@@ -65,7 +65,8 @@ static int verb_show(const struct verb_call *call, void *options)
     screen_color(o->color);
     /* Parsed only to report errors.  It comes after opening, because the database knows the spaces.
      */
-    rc = o->shape && shape_parse(o->shape, &any) ? ERR_ARGUMENT : print_wanted(store, path, o);
+    rc = o->shape && shape_parse(o->shape, &parsed) ? ERR_ARGUMENT
+                                                    : print_by_options(store, path, o);
     if (rc == UNSUPPORTED && o->explain != NOT_GIVEN)
         note("%s: no table has an entry for bucket %u", path, o->explain);
     else if (rc == UNSUPPORTED && o->paste)

@@ -63,12 +63,13 @@ static void print_line(const char *format, ...)
 /* Returns the seconds until the budget of the run's command ends; infinite without one. */
 static double budget_left(const struct run_row *run)
 {
-    static const struct option_row row = { "budget", "TIME", OPTION_TIME, 0, "" };
-    const char *at = strstr(run->command, " --budget ");
+    static const struct option_row budget_row = { "budget", "TIME", OPTION_TIME, 0, "" };
+    const char *in_command = strstr(run->command, " --budget ");
     double budget_s;
     char text[32];
 
-    if (!at || sscanf(at, " --budget %31s", text) != 1 || option_set(&row, text, &budget_s))
+    if (!in_command || sscanf(in_command, " --budget %31s", text) != 1 ||
+        option_set(&budget_row, text, &budget_s))
         return INFINITY;
     return fmax(0, budget_s - difftime(run->updated_s, run->started_s));
 }
@@ -77,31 +78,33 @@ enum { TEXT_LINES = 3 };
 
 static void print_text(const struct run_row *run)
 {
-    static const char held_to[] = "tune --exec";
+    static const char exec_prefix[] = "tune --exec";
     double spent = difftime(run->updated_s, run->started_s);
     uint32_t done = run->buckets_done;
-    char now[256] = "";
+    char now_text[256] = "";
 
     if (run->state == RUN_RUNNING && done) {
         double work_s = spent / done * (run->buckets_planned - done), budget_s = budget_left(run);
-        bool cut = budget_s < work_s; /* the budget ends before the work */
+        bool budget_is_first = budget_s < work_s; /* the budget ends before the work */
 
-        snprintf(now, sizeof(now), ", %s %s left%s; %s", cut ? "at most" : "about",
-                 DURATION_TEXT(cut ? budget_s : work_s), cut ? " (--budget)" : "",
-                 UTF8_LINE(run->now));
+        snprintf(now_text, sizeof(now_text), ", %s %s left%s; %s",
+                 budget_is_first ? "at most" : "about",
+                 DURATION_TEXT(budget_is_first ? budget_s : work_s),
+                 budget_is_first ? " (--budget)" : "", UTF8_LINE(run->now));
     } else if (run->state == RUN_RUNNING || run->state == RUN_INTERRUPTED)
-        snprintf(now, sizeof(now), "; %s", UTF8_LINE(run->now));
+        snprintf(now_text, sizeof(now_text), "; %s", UTF8_LINE(run->now));
     print_line("run %" PRId64 " %s%s: %u of %u buckets after %s%s", run->id,
                run_state_words[run->state],
                is_silent(run) ? ", but silent (was it killed? run it again)" : "", done,
-               run->buckets_planned, DURATION_TEXT(spent), now);
+               run->buckets_planned, DURATION_TEXT(spent), now_text);
     print_line("    %s %s, %" PRIu64 " steps to search, %" PRIu64 " to compare, %" PRIu64
                " to warm up",
                UTF8_LINE(run->search), UTF8_LINE(run->effort), run->samples_search,
                run->samples_default, run->samples_warm);
     /* The run of a program stores only the limits of its plans (--guard ...), not the command. */
-    if (!strncmp(run->command, held_to, strlen(held_to)))
-        print_line("    of a program's own knobs;%s", UTF8_LINE(run->command) + strlen(held_to));
+    if (!strncmp(run->command, exec_prefix, strlen(exec_prefix)))
+        print_line("    of a program's own knobs;%s",
+                   UTF8_LINE(run->command) + strlen(exec_prefix));
     else
         print_line("    %s", UTF8_LINE(run->command));
 }

@@ -85,7 +85,7 @@ static int check_options(const struct study *study, const struct options *o)
 }
 
 static int write_form(const struct study_result *result, const char *folder, const char *ending,
-                      void (*form)(const struct study_result *result, FILE *to))
+                      void (*write)(const struct study_result *result, FILE *to))
 {
     struct output_file file;
     char path[PATH_MAX];
@@ -94,7 +94,7 @@ static int write_form(const struct study_result *result, const char *folder, con
         (int)sizeof(path))
         return fail(ERR_ARGUMENT, "-o %.60s...: the path is too long", folder);
     TRY(output_begin(path, &file));
-    form(result, file.to);
+    write(result, file.to);
     TRY(output_end(&file, OK, NULL, false));
     note("%s is written", path);
     return OK;

@@ -77,73 +77,73 @@ struct verifying {
 
 /* Opens the load that options name, else the load that the entry was tuned under.  UNSUPPORTED
  * after a note if the database does not know that load. */
-static int open_load(struct verifying *v, struct verify_result *d, struct load **out)
+static int open_load(struct verifying *v, struct verify_result *result, struct load **out)
 {
     const struct options *o = v->options;
     uint64_t seed = o->setup.seed;
-    const char *name = d->entry_before.load;
+    const char *name = result->entry_before.load;
     char text[LOAD_TEXT_BYTES];
     int rc;
 
     if (o->load.skew != 0 || o->load.routing.count || o->load.between > 0)
-        return load_open(&d->shape, d->entry_before.window, seed, &o->load, out);
+        return load_open(&result->shape, result->entry_before.window, seed, &o->load, out);
     rc = *name ? store_load_get(v->campaign.store, name, text, sizeof(text)) : UNSUPPORTED;
     if (rc < 0)
         return rc;
-    rc = load_open_text(&d->shape, seed, rc == OK ? text : name, out);
+    rc = load_open_text(&result->shape, seed, rc == OK ? text : name, out);
     if (!rc)
         return OK;
     if (strcmp(v->unknown_load, name) != 0) /* once for the buckets of one load */
         note("entries tuned under the load \"%s\" are skipped: this database does not have its "
              "counts; name a load by --routing or --skew",
-             UTF8_LINE(d->entry_before.load));
+             UTF8_LINE(result->entry_before.load));
     memcpy(v->unknown_load, name, sizeof(v->unknown_load));
-    d->load_unknown = true;
+    result->load_unknown = true;
     return UNSUPPORTED;
 }
 
 /* Measures an entry and stores the result. */
-static int verify_one(struct verifying *v, struct verify_result *d)
+static int measure_claim(struct verifying *v, struct verify_result *result)
 {
     struct campaign *c = &v->campaign;
     char claim[48] = "not compared";
 
-    TRY(verify_entry(c, &v->terms, d));
+    TRY(verify_entry(c, &v->terms, result));
     TRY(store_commit(c->store));
-    if (!isnan(d->entry_before.gain.value))
-        text_put(claim, sizeof(claim), "%.1f %% faster", 100 * d->entry_before.gain.value);
-    if (d->kind == VERIFY_REFUTED)
+    if (!isnan(result->entry_before.gain.value))
+        text_put(claim, sizeof(claim), "%.1f %% faster", 100 * result->entry_before.gain.value);
+    if (result->kind == VERIFY_REFUTED)
         note("refuted: bucket %u (c=%" PRIu64 ", E=%u H=%u) %s, %s by the table: %s",
-             d->entry_before.bucket, d->entry_before.capacity, d->shape.experts,
-             d->shape.hidden_dim, PLAN_TEXT(&d->entry_before.plan), claim, d->why);
+             result->entry_before.bucket, result->entry_before.capacity, result->shape.experts,
+             result->shape.hidden_dim, PLAN_TEXT(&result->entry_before.plan), claim, result->why);
     c->progress.done++;
     c->progress.fresh++;
     c->run.row.buckets_done++;
-    return campaign_publish(c, d->kind == VERIFY_REFUTED);
+    return campaign_publish(c, result->kind == VERIFY_REFUTED);
 }
 
 /* Measures an entry under its load. */
-static int verify_under_load(struct verifying *v, struct verify_result *d)
+static int measure_under_load(struct verifying *v, struct verify_result *result)
 {
     struct verify_terms *terms = &v->terms;
     int64_t began_ns = host_clock_ns();
     struct load *load;
-    int rc = open_load(v, d, &load);
+    int rc = open_load(v, result, &load);
 
     if (rc)
         return rc == UNSUPPORTED ? OK : rc;
     terms->machine.speeds = load_speeds(load);
     terms->machine.between = load_between(load);
-    load_name(load, d->load);
+    load_name(load, result->load);
     /* The ranks get a layer or a load only if it is another one.  If not even the layer fits in
      * memory, all plans are ruled out without a step. */
-    if ((d->entry_before.shape != v->known_shape || strcmp(d->load, v->known_load) != 0) &&
-        account_layer(&d->shape, &terms->machine) <= terms->memory_limit_bytes)
-        rc = campaign_layer(&v->campaign, &d->shape, load, terms->memory_limit_bytes);
+    if ((result->entry_before.shape != v->known_shape || strcmp(result->load, v->known_load) != 0) &&
+        account_layer(&result->shape, &terms->machine) <= terms->memory_limit_bytes)
+        rc = campaign_layer(&v->campaign, &result->shape, load, terms->memory_limit_bytes);
     if (!rc) {
-        v->known_shape = d->entry_before.shape;
-        memcpy(v->known_load, d->load, sizeof(v->known_load));
-        rc = verify_one(v, d);
+        v->known_shape = result->entry_before.shape;
+        memcpy(v->known_load, result->load, sizeof(v->known_load));
+        rc = measure_claim(v, result);
     }
     if (!rc) {
         v->verified++;
@@ -160,40 +160,41 @@ static int verify_under_load(struct verifying *v, struct verify_result *d)
 static int print_json(const struct verifying *v)
 {
     const struct campaign *c = &v->campaign;
-    struct verify_count n = verify_count(&v->claims);
+    struct verify_count counts = verify_count(&v->claims);
 
     json_write(stdout,
                "{'state': '%s', 'db': '%s', 'seconds': %.3f, 'contest_steps': %" PRIu64
                ", 'warm_steps': %" PRIu64 ", 'waiting': %u, 'refuted_earlier': %u",
                run_state_words[c->run.row.state], c->path,
                (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.row.samples_default,
-               c->run.row.samples_warm, v->claims.waiting, n.refuted_earlier);
+               c->run.row.samples_warm, v->claims.waiting, counts.refuted_earlier);
     json_write(stdout, ", 'default_over_table': %g",
                verify_default_over_table(&v->claims, &(uint32_t){ 0 }));
     for (int kind = 0; kind <= VERIFY_REFUTED; kind++)
-        json_write(stdout, ", '%s': %u", verify_words[kind].json, n.of[kind]);
+        json_write(stdout, ", '%s': %u", verify_words[kind].json, counts.of[kind]);
     json_write(stdout, ",\n'entries': ");
     verify_json(&v->claims, stdout);
     printf("}\n");
     return OK;
 }
 
-static bool is_waiting(const struct verify_result *d)
+static bool is_waiting(const struct verify_result *result)
 {
-    return d->kind == VERIFY_PENDING && !d->load_unknown;
+    return result->kind == VERIFY_PENDING && !result->load_unknown;
 }
 
 static int print_text(const struct verifying *v)
 {
     const struct campaign *c = &v->campaign;
-    struct verify_count n = verify_count(&v->claims);
-    uint32_t refuted = n.of[VERIFY_REFUTED] + n.refuted_earlier + v->claims.waiting, left = 0;
+    struct verify_count counts = verify_count(&v->claims);
+    uint32_t refuted = counts.of[VERIFY_REFUTED] + counts.refuted_earlier + v->claims.waiting,
+             waiting = 0;
     double took_s = (double)(host_clock_ns() - c->begun_ns) * 1e-9;
 
     TRY(verify_table(c->store, &v->claims, stdout));
     for (size_t i = 0; i < v->claims.count; i++)
-        left += is_waiting(&v->claims.results[i]);
-    progress_left(left, v->claims.count, "entries", v->verified, (double)v->verified_ns * 1e-9,
+        waiting += is_waiting(&v->claims.results[i]);
+    progress_left(waiting, v->claims.count, "entries", v->verified, (double)v->verified_ns * 1e-9,
                   stdout);
     printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\n", c->run.row.samples_default,
            c->run.row.samples_warm, DURATION_TEXT(took_s));
@@ -221,33 +222,35 @@ static int print_results(void *self)
 struct machine_likeness {
     struct store *store;
     const struct cluster *here;
-    int64_t seen; /* the cluster of the entry before */
-    int least;    /* fields that differ; 0: no machine yet */
+    int64_t last_cluster; /* of the entry before */
+    int fewest;           /* fields that differ; 0: no machine yet */
     char differs[512];
 };
 
 static int compare_machine(void *self, const struct entry_row *e)
 {
-    struct machine_likeness *l = self;
-    char differs[sizeof(l->differs)] = "";
+    struct machine_likeness *likeness = self;
+    char differs[sizeof(likeness->differs)] = "";
     struct cluster there;
     int count = 0;
 
-    if (e->cluster == l->seen)
+    if (e->cluster == likeness->last_cluster)
         return OK;
-    l->seen = e->cluster;
-    TRY(store_cluster_get(l->store, e->cluster, &there));
+    likeness->last_cluster = e->cluster;
+    TRY(store_cluster_get(likeness->store, e->cluster, &there));
     for (size_t i = 0; i < cluster_field_count; i++) {
         const struct cluster_field *field = &cluster_fields[i];
-        const char *is = CLUSTER_VALUE(l->here, field), *was = CLUSTER_VALUE(&there, field);
+        const char *value_here = CLUSTER_VALUE(likeness->here, field),
+                   *value_there = CLUSTER_VALUE(&there, field);
 
-        if (field->class == CLUSTER_HARD && strcmp(is, was) != 0)
+        if (field->class == CLUSTER_HARD && strcmp(value_here, value_there) != 0)
             text_add(differs, sizeof(differs), "%s%s is %s, not %s", count++ ? "; " : "",
-                     field->name, TEXT_SHORT(is, 60), TEXT_SHORT(was, 60));
+                     field->name, TEXT_SHORT(value_here, 60), TEXT_SHORT(value_there, 60));
     }
-    if (!strcmp(there.backend, l->here->backend) && (!l->least || count < l->least)) {
-        l->least = count;
-        memcpy(l->differs, differs, sizeof(differs));
+    if (!strcmp(there.backend, likeness->here->backend) &&
+        (!likeness->fewest || count < likeness->fewest)) {
+        likeness->fewest = count;
+        memcpy(likeness->differs, differs, sizeof(differs));
     }
     return OK;
 }
@@ -257,18 +260,18 @@ static int compare_machine(void *self, const struct entry_row *e)
 static int find_entries(struct verifying *v)
 {
     struct campaign *c = &v->campaign;
-    struct machine_likeness l = { .store = c->store, .here = &c->cluster };
-    bool others; /* layers other than those of declared spaces */
+    struct machine_likeness likeness = { .store = c->store, .here = &c->cluster };
+    bool has_own_layers; /* layers other than those of declared spaces */
     int rc;
 
-    TRY(verify_entries_declared(c->store, &v->options->wanted, &others));
-    if (!others)
+    TRY(verify_entries_declared(c->store, &v->options->wanted, &has_own_layers));
+    if (!has_own_layers)
         return UNSUPPORTED;
     rc = store_cluster_find(c->store, &c->cluster, &c->cluster_id);
     if (rc == UNSUPPORTED) {
-        TRY(store_entries(c->store, 0, 0, compare_machine, &l));
+        TRY(store_entries(c->store, 0, 0, compare_machine, &likeness));
         note("%s: nothing to verify: it has no entry for this machine%s%s", c->path,
-             l.least ? "; nearest to those it has: " : "", l.differs);
+             likeness.fewest ? "; nearest to those it has: " : "", likeness.differs);
     }
     TRY(rc);
     TRY(campaign_recognise(c));
@@ -279,15 +282,36 @@ static int find_entries(struct verifying *v)
  * many of them are not measured yet. */
 static size_t stretch_end(const struct verify_entries *claims, size_t first, size_t *waiting)
 {
-    const struct verify_result *d = claims->results;
+    const struct verify_result *results = claims->verdicts;
     size_t end = first;
 
-    for (*waiting = 0;
-         end < claims->count && d[end].entry_before.shape == d[first].entry_before.shape &&
-         verify_doubt(&d[end].entry_before) == verify_doubt(&d[first].entry_before);
-         end++)
-        *waiting += is_waiting(&d[end]);
+    *waiting = 0;
+    while (end < claims->count && results[end].claim.shape == results[first].claim.shape &&
+           verify_doubt(&results[end].claim) == verify_doubt(&results[first].claim)) {
+        *waiting += is_waiting(&results[end]);
+        end++;
+    }
     return end;
+}
+
+/* Verifies the waiting entries from first to end - 1, at least one of them, until that time. */
+static int verify_stretch(struct verifying *v, size_t first, size_t end, int64_t until_ns)
+{
+    bool measured_one = false;
+
+    for (size_t i = first; i < end; i++) {
+        struct verify_result *result = &v->claims.verdicts[i];
+
+        if (!is_waiting(result))
+            continue;
+        if (campaign_over(&v->campaign))
+            return ERR_CUT;
+        if (measured_one && host_clock_ns() >= until_ns)
+            break;
+        TRY(measure_under_load(v, result));
+        measured_one = true;
+    }
+    return OK;
 }
 
 /* Verifies entries first to end - 1, which are equally doubtful.  Each layer gets an equal part of
@@ -313,16 +337,7 @@ static int verify_doubtful(struct verifying *v, size_t first, size_t end)
             if (c->deadline_ns)
                 until_ns = now_ns + (c->deadline_ns - now_ns) / (int64_t)left;
             left--;
-            for (bool any = false; i < next; i++) {
-                if (!is_waiting(&v->claims.results[i]))
-                    continue;
-                if (campaign_over(c))
-                    return ERR_CUT;
-                if (any && host_clock_ns() >= until_ns)
-                    break;
-                TRY(verify_under_load(v, &v->claims.results[i]));
-                any = true;
-            }
+            TRY(verify_stretch(v, i, next, until_ns));
         }
     } while (layers);
     return OK;
@@ -332,11 +347,12 @@ static int verify_all(struct verifying *v)
 {
     const struct verify_entries *claims = &v->claims;
 
-    for (size_t i = 0, end; i < claims->count; i = end) {
-        for (end = i; end < claims->count && verify_doubt(&claims->results[end].entry_before) ==
-                                                 verify_doubt(&claims->results[i].entry_before);)
+    for (size_t first = 0, end; first < claims->count; first = end) {
+        end = first + 1;
+        while (end < claims->count && verify_doubt(&claims->verdicts[end].claim) ==
+                                          verify_doubt(&claims->verdicts[first].claim))
             end++;
-        TRY(verify_doubtful(v, i, end));
+        TRY(verify_doubtful(v, first, end));
     }
     return OK;
 }
@@ -345,29 +361,30 @@ static int verify_tables(void *self)
 {
     struct verifying *v = self;
     struct campaign *c = &v->campaign;
-    struct verify_count n;
+    struct verify_count counts;
     int rc;
 
     TRY(find_entries(v));
-    n = verify_count(&v->claims);
-    if (n.of[VERIFY_EARLIER])
+    counts = verify_count(&v->claims);
+    if (counts.of[VERIFY_EARLIER])
         note("continues a verification that was cut off: %u of %zu entries are done "
              "(--restart begins anew)",
-             n.of[VERIFY_EARLIER], v->claims.count);
+             counts.of[VERIFY_EARLIER], v->claims.count);
     TRY(campaign_begin(c, "verify", verify_only_words[v->options->wanted.kind],
-                       n.of[VERIFY_PENDING]));
+                       counts.of[VERIFY_PENDING]));
     v->terms.first_run = v->claims.first_run < c->run.row.id ? v->claims.first_run : c->run.row.id;
     rc = verify_all(v);
     verify_entries_sort(&v->claims);
     if (!rc || rc == ERR_CUT) {
-        int settled = verify_withdraw_gains(c->store, &v->claims, c->run.row.started_s);
+        int claims_rc = verify_withdraw_gains(c->store, &v->claims, c->run.row.started_s);
 
-        rc = settled ? settled : rc;
+        rc = claims_rc ? claims_rc : rc;
     }
     rc = campaign_finish(c, rc, print_results, v);
-    n = verify_count(&v->claims);
+    counts = verify_count(&v->claims);
     /* The exit code alone must report a refuted entry, even if others were not measured. */
-    return (!rc || rc == ERR_CUT) && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
+    return (!rc || rc == ERR_CUT) && counts.of[VERIFY_REFUTED] + counts.refuted_earlier ? ERR_WRONG
+                                                                                        : rc;
 }
 
 static int prepare_claims(void *self, const struct cluster *here)
@@ -376,9 +393,10 @@ static int prepare_claims(void *self, const struct cluster *here)
     struct options *o = v->options;
 
     for (int i = 0; i < o->wanted.shapes.count; i++) {
-        struct moe_shape any = { .struct_size = sizeof(any) };
+        struct moe_shape parsed = { .struct_size = sizeof(parsed) };
 
-        TRY(shape_parse(o->wanted.shapes.items[i], &any) ? ERR_ARGUMENT : OK);
+        if (shape_parse(o->wanted.shapes.items[i], &parsed))
+            return ERR_ARGUMENT;
     }
     TRY(load_options_check(&o->load));
     if (o->buckets)
@@ -400,24 +418,24 @@ static const char *const with_programs[] = { "exec",         "against-table", "w
 
 static int check_programs(const struct options *o)
 {
-    struct option_row all[OPTION_ROWS_MAX];
-    size_t count = options_flatten(rows, all);
+    struct option_row flat[OPTION_ROWS_MAX];
+    size_t count = options_flatten(rows, flat);
 
     for (size_t i = 0; i < count && o->programs.exec; i++) {
-        size_t k = 0;
+        size_t j = 0;
 
-        while (with_programs[k] && all[i].name && strcmp(all[i].name, with_programs[k]) != 0)
-            k++;
-        if (all[i].name && !with_programs[k] && option_is_given(&all[i], o, &defaults))
+        while (with_programs[j] && flat[i].name && strcmp(flat[i].name, with_programs[j]) != 0)
+            j++;
+        if (flat[i].name && !with_programs[j] && option_is_given(&flat[i], o, &defaults))
             return fail(ERR_ARGUMENT,
                         "--exec does not go with --%s: the programs run steps of "
                         "their own",
-                        all[i].name);
+                        flat[i].name);
     }
-    count = options_flatten(two_tables_rows, all);
+    count = options_flatten(two_tables_rows, flat);
     for (size_t i = 0; i < count && !o->programs.exec; i++)
-        if (all[i].name && option_is_given(&all[i], &o->programs, &defaults.programs))
-            return fail(ERR_ARGUMENT, "--%s goes with --exec", all[i].name);
+        if (flat[i].name && option_is_given(&flat[i], &o->programs, &defaults.programs))
+            return fail(ERR_ARGUMENT, "--%s goes with --exec", flat[i].name);
     return OK;
 }
 
@@ -425,7 +443,7 @@ static int verb_verify(const struct verb_call *call, void *options)
 {
     struct options *o = options;
     struct verifying *v;
-    struct campaign_verb verb = { prepare_claims, verify_tables, NULL };
+    struct campaign_verb verb = { .prepare = prepare_claims, .run = verify_tables };
     char command[CAMPAIGN_COMMAND_BYTES] = "";
     int rc;
 
