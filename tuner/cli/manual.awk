@@ -158,16 +158,38 @@ function flush(    i)
         refuse("a table wants a head, a line |---|---| and rows")
     if (!first)
         print ".PP"
-    print ".TS\n" heads "\n" spec "."
-    for (i = 1; i <= rows; i++)
-        if (i != 2)
-            print table[i]
-    print ".TE"
+    table_print()
     rows = first = 0
     spec = ""
 }
 
-function table_row(line,    n, i, cell, row)
+# Prints the table.  If it is wider than a terminal, its wide columns wrap.
+function table_print(    i, j, width, kind, row, cell)
+{
+    for (j = 1; j <= columns; j++)
+        width += widest[j] + 3
+    split(spec, kind, " ")
+    for (j = 1; j <= columns; j++)
+        wraps[j] = width > 72 && kind[j] == "l" && widest[j] > 24
+    spec = ""
+    for (j = 1; j <= columns; j++)
+        spec = spec (j > 1 ? " " : "") kind[j] (wraps[j] ? "x" : "")
+    print ".TS\n" heads "\n" spec "."
+    for (i = 1; i <= rows; i++) {
+        row = ""
+        for (j = 1; i != 2 && j <= columns; j++) {
+            cell = table[i, j]
+            cell = cell ~ /^[.']/ && (j == 1 || wraps[j]) ? "\\&" cell : cell
+            row = row (j > 1 ? "\t" : "") (wraps[j] && i > 2 ? "T{\n.ad l\n" cell "\nT}" : cell)
+        }
+        if (i != 2)
+            print row
+    }
+    print ".TE"
+    split("", widest)
+}
+
+function table_row(line,    n, i, cell, plain)
 {
     sub(/^\| */, "", line)
     if (line !~ /\|$/)
@@ -190,9 +212,11 @@ function table_row(line,    n, i, cell, row)
             spec = spec (i > 1 ? " " : "") (cell[i] ~ /[^:]-*:$/ && cell[i] !~ /^:/ ? "r" : "l")
             continue
         }
-        row = row (i > 1 ? "\t" : "") (cell[i] ~ /^[_=]$/ ? "\\&" : "") inline(cell[i])
+        plain = cell[i]
+        gsub(/<!--[^>]*-->|[`*]|\]\([^)]*\)/, "", plain)
+        widest[i] = length(plain) > widest[i] ? length(plain) : widest[i]
+        table[rows, i] = (cell[i] ~ /^[_=]$/ ? "\\&" : "") inline(cell[i])
     }
-    table[rows] = row ~ /^[.']/ ? "\\&" row : row
 }
 
 {

@@ -394,8 +394,8 @@ static int tune_program(struct exec_protocol *v)
                     "space of its own",
                     options->launch_steps);
     if (options->retune && !space)
-        return fail(ERR_ARGUMENT, "--exec without --space does not go with --retune: a bucket is "
-                                  "measured again when the program's steps become slower");
+        return fail(ERR_ARGUMENT, "--exec does not go with --retune: without a --space, a bucket "
+                                  "is measured again when the program's steps become slower");
     TRY(store_path(options->setup.db, STORE_TO_WRITE, v->path, sizeof(v->path)));
     cluster_format(&v->request.cluster, cluster, sizeof(cluster));
     if (options->misses.count)

@@ -188,8 +188,8 @@ static int check_fixed(const struct tune_options *o)
         return fail(ERR_ARGUMENT, "--static does not go with --launch: it fixes all axes");
     if (o->traffic.count && o->exec && !o->space)
         return fail(ERR_ARGUMENT,
-                    "--exec goes with --traffic only with a --space: without one nothing is chosen "
-                    "for all capacities together");
+                    "--exec does not go with --traffic: without a --space nothing is chosen for "
+                    "all capacities together");
     if (o->traffic.count && !fixed && !o->exec)
         return fail(ERR_ARGUMENT,
                     "--traffic weights buckets to choose one launch: it needs --static, --launch, "
@@ -252,7 +252,7 @@ int tune_options_check(struct tune_options *o, const char *hosts)
     defaults.tokens = o->layer.tokens;
     if (o->exec && !o->space)
         return fail(ERR_ARGUMENT,
-                    "--exec does not go with --from-misses unless it has a --space: %s",
+                    "--exec does not go with --from-misses: without a --space, %s",
                     its_capacities);
     if (o->models.count || o->shapes.count > (o->space ? 1 : 0) || o->buckets ||
         o->window != tune_defaults.window || o->max_factor != tune_defaults.max_factor ||

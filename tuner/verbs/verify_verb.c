@@ -282,12 +282,12 @@ static int find_entries(struct verifying *v)
  * many of them are not measured yet. */
 static size_t stretch_end(const struct verify_entries *claims, size_t first, size_t *waiting)
 {
-    const struct verify_result *results = claims->verdicts;
+    const struct verify_result *results = claims->results;
     size_t end = first;
 
     *waiting = 0;
-    while (end < claims->count && results[end].claim.shape == results[first].claim.shape &&
-           verify_doubt(&results[end].claim) == verify_doubt(&results[first].claim)) {
+    while (end < claims->count && results[end].entry_before.shape == results[first].entry_before.shape &&
+           verify_doubt(&results[end].entry_before) == verify_doubt(&results[first].entry_before)) {
         *waiting += is_waiting(&results[end]);
         end++;
     }
@@ -300,7 +300,7 @@ static int verify_stretch(struct verifying *v, size_t first, size_t end, int64_t
     bool measured_one = false;
 
     for (size_t i = first; i < end; i++) {
-        struct verify_result *result = &v->claims.verdicts[i];
+        struct verify_result *result = &v->claims.results[i];
 
         if (!is_waiting(result))
             continue;
@@ -349,8 +349,8 @@ static int verify_all(struct verifying *v)
 
     for (size_t first = 0, end; first < claims->count; first = end) {
         end = first + 1;
-        while (end < claims->count && verify_doubt(&claims->verdicts[end].claim) ==
-                                          verify_doubt(&claims->verdicts[first].claim))
+        while (end < claims->count && verify_doubt(&claims->results[end].entry_before) ==
+                                          verify_doubt(&claims->results[first].entry_before))
             end++;
         TRY(verify_doubtful(v, first, end));
     }
