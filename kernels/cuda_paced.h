@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* One sequence of copies on one stream, all at the same pace.  A value that the caller fills. */
+/* One sequence of copies on one stream, all at the same pace.  A value that the caller fills;
+ * `bytes` begins with 0. */
 struct paced {
     void *clock; /* 8 bytes of GPU memory, used by one sequence at a time */
     double ns_per_byte;
@@ -19,8 +20,9 @@ struct paced {
     uint64_t bytes; /* enqueued so far */
 };
 
-/* Enqueue a sequence: begin, then copies, then end.  A copy begins, and the sequence ends, not
- * before the time that all bytes before it take at this pace. */
+/* Enqueue a sequence: begin, then copies, then end.  Each copy waits until the link would have
+ * carried all earlier bytes of the sequence; the end waits for all bytes.  They return what CUDA
+ * says. */
 int cuda_paced_begin(struct paced *paced, cudaStream_t stream);
 int cuda_paced_copy(struct paced *paced, void *to, const void *from, size_t bytes,
                     cudaStream_t stream);
@@ -38,8 +40,8 @@ struct virtual_copy {
     uint64_t bytes;
 };
 
-/* All copies of a launch.  The first `own` do not use the link; the bytes of the others pass the
- * link one after the other. */
+/* All copies of a launch.  The first `own` stay on their rank and do not use the link; the bytes of
+ * the others pass the link one after the other. */
 struct virtual_copies {
     struct virtual_copy copies[VIRTUAL_COPIES];
     uint32_t count, own;
@@ -51,8 +53,9 @@ int cuda_virtual_copy(const struct virtual_copies *copies, uint32_t ctas, cudaSt
 
 /* ---- waiting for the host */
 
-/* Enqueues a kernel that waits until said[0], in pinned memory, is at least `turn`.  After most_ns
- * it writes `turn` to said[1] and ends. */
+/* Enqueues a kernel that waits for the host.  The host writes the number of its turn to said[0], in
+ * pinned memory; the kernel ends when that is at least `turn`.  After most_ns it gives up: it
+ * writes `turn` to said[1] and ends. */
 int cuda_wait_said(uint32_t said[2], uint32_t turn, uint64_t most_ns, cudaStream_t stream);
 
 #ifdef __cplusplus

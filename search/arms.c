@@ -71,10 +71,12 @@ static bool varies_to(const void *self, size_t axis, uint32_t value)
         return false;
     if (axis == PLAN_PROTO)
         return setup->protocols.usual >> value & 1;
-    if (axis != PLAN_A)
+    if (axis !=
+        PLAN_A) /* a search tries an axis that plans write only where it differs up to search_max */
         return !plan_axes[axis].quiet || value <= plan_axes[axis].search_max;
     if (plan_a2a_needs[value].library)
         return setup->library_a2a;
+    /* Another program runs the layer: it has no all-to-all that only our executor has. */
     return !setup->foreign || !plan_a2a_needs[value].ours;
 }
 

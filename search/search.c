@@ -228,6 +228,8 @@ double search_noise(const struct search *search, double *freedom)
 
     if (search->ops->noise)
         return search->ops->noise(search, freedom);
+    /* The median of a normal's absolute value is 0.6745 of its standard deviation; a gap is the
+     * difference of two samples, hence the sqrt(2). */
     memcpy(gap, search->repeat_gap, search->repeats * sizeof(*gap));
     sd = search->repeats ? median_of(gap, search->repeats) / (0.6745 * sqrt(2)) : 0;
     *freedom = search->repeats * 0.37; /* the efficiency of a median against a mean of squares */

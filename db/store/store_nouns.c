@@ -1,5 +1,6 @@
-/* Rows of nouns, to which all other rows refer: clusters, layers and loads. Also the log of
- * imported tables. */
+/* Clusters, layers and loads in the database: the things to which entries and samples refer. Also
+ * the log of imported tables. In SQL a cluster is called fingerprint. The functions that look for a
+ * row return UNSUPPORTED if there is none, and a negative status after an error. */
 #include "store_inside.h"
 
 #include "declaration.h"

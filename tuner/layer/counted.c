@@ -1,6 +1,7 @@
-/* The way of a plan with r >= 1 and e=sparse: like padded.c, but only the rows that exist travel.
- * In each step the ranks exchange how many choices they kept for each expert.  Each host waits for
- * these counts, and rebuilds its copies and exchanges.
+/* The way of a plan with r >= 1 and e=sparse.  padded.c sends and computes c rows of every expert;
+ * here only the rows that exist travel and are computed.  In each step the ranks exchange how many
+ * choices they kept for each expert.  Each host waits for these counts, and rebuilds the tables of
+ * the rows that it copies and sends.
  *
  * Buffers have the size of the capacity, so a step allocates nothing.  Weights are gathered after
  * the counts: streams are in order, so the host would otherwise wait for the weights, too. */
@@ -91,24 +92,26 @@ static void model_counts(const struct exec *x, int64_t *counts)
  * step waits for the rank whose experts get most rows. */
 static void swap_in_fullest(struct exec *x)
 {
-    uint32_t experts = x->layer->shape.experts, local = x->geometry.local, fullest = 0;
-    uint64_t expert_rows = 0, most_rows = 0, swapped;
+    uint32_t experts = x->layer->shape.experts, local = x->geometry.local;
+    uint32_t fullest_first = 0; /* first expert of the fullest rank */
+    uint64_t rank_rows = 0, most_rows = 0, swapped;
 
     for (uint32_t e = 0; e < experts; e++) {
-        expert_rows = e % local ? expert_rows : 0;
+        if (e % local == 0) /* the next rank's experts begin */
+            rank_rows = 0;
         for (uint32_t q = 0; q < x->geometry.peers; q++)
-            expert_rows += x->uneven.rows[q * x->uneven.stride + e];
-        if (expert_rows > most_rows) {
-            most_rows = expert_rows;
-            fullest = e / local * local;
+            rank_rows += x->uneven.rows[q * x->uneven.stride + e];
+        if (rank_rows > most_rows) {
+            most_rows = rank_rows;
+            fullest_first = e / local * local;
         }
     }
     for (uint32_t q = 0; q < x->geometry.peers; q++)
         for (uint32_t l = 0; l < local; l++) {
             uint64_t *rows = x->uneven.rows + q * x->uneven.stride;
 
-            swapped = rows[fullest + l];
-            rows[fullest + l] = rows[x->geometry.first + l];
+            swapped = rows[fullest_first + l];
+            rows[fullest_first + l] = rows[x->geometry.first + l];
             rows[x->geometry.first + l] = swapped;
         }
 }

@@ -31,6 +31,8 @@ uint64_t rig_most_tokens(const struct rig *rig)
  * enough for its memory. */
 enum { SIDE_MOST = 1024 };
 
+/* Cuts the arena into the rows and gradients of all layers.  It runs twice: first without
+ * rig->rows, when it only adds up sizes, and then with real memory. */
 static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
 {
     const struct moe_shape *s = &rig->data.shape;
@@ -144,6 +146,7 @@ static int agree_on_largest(struct rig *rig,
     int rc = OK;
 
     *most = 0;
+    /* Backwards, so that the rig is left at step 0. */
     for (uint32_t step = load_step_count(rig->data.load); step-- > 0;) {
         TRY(rig_replay(rig, step));
         rc = find_need(rig->layer, rig->engine, rig->x, &needed);

@@ -1,4 +1,4 @@
-/* Prints lines to paste into a trainer or a shell, so that the trainer looks a table up. */
+/* Prints lines to paste into a trainer or a shell, with which the trainer looks plans up. */
 #ifndef PASTE_H
 #define PASTE_H
 
@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-/* Writes a digest of the table's content.  For a real cluster it is moelookup_digest() of the
- * published table.  No look-up reads a modelled table: there it is the SHA-256 of what `moetune
- * export` writes, with 0 for every date. */
+/* Writes, and does not print, a digest of the table's content.  For a real cluster it is
+ * moelookup_digest() of the published table.  No look-up reads a modelled table: there it is the
+ * SHA-256 of what `moetune export` writes, with all dates set to 0. */
 int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES]);
 
 /* Prints a shell command that exports the database's path, without a line feed. */
@@ -33,8 +33,9 @@ void paste_open(const char *path);
 /* Prints the lines of C and Python for a layer. */
 void paste_shape(const struct moe_shape *shape);
 
-/* Prints all of these lines for every layer whose table answers trainers and that shape_agrees()
- * with `shape_filter`.  UNSUPPORTED, without a message, if there is none. */
+/* Prints the lines of paste_open() once, and of paste_shape() for each layer whose table answers
+ * trainers and that shape_agrees() with `shape_filter`.  UNSUPPORTED, without a message, if there
+ * is none. */
 int paste_all(struct store *store, const char *path, const char *shape_filter);
 
 #endif
