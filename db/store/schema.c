@@ -20,7 +20,7 @@
  * last, because rows are copied by position. */
 
 /* The tables as the first release had them. */
-static const char *const first_tables[] = {
+static const char *const version_13[] = {
     "CREATE TABLE meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT;",
     /* Clusters. here: the program has run on this cluster. */
     "CREATE TABLE fingerprint(id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE,"
@@ -113,7 +113,7 @@ static const char *const first_tables[] = {
 /* Columns that version 14 added. likely: the plan that is probably better, where nothing is proven.
  * goes: how often undecided buckets were continued because somebody asked again. more_s: how many
  * more seconds a decision is expected to take. */
-static const char *const added_columns[] = {
+static const char *const version_14[] = {
     "ALTER TABLE entry ADD COLUMN likely TEXT;",
     "ALTER TABLE entry ADD COLUMN likely_gain REAL;",
     "ALTER TABLE entry ADD COLUMN likely_chance REAL;",
@@ -161,7 +161,7 @@ static const char make_fixed[] =
     "  FROM entry e JOIN shape s ON s.id = e.shape"                                                \
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;"
 
-const char *const *const schema_steps[] = { first_tables, added_columns, NULL };
+const char *const *const schema_steps[] = { version_13, version_14, NULL };
 
 const char *const schema_published[] = { "meta",   "fingerprint", "fingerprint_field",
                                          "space",  "shape",       "run",

@@ -308,7 +308,7 @@ static void an_inferred_plan_that_is_slower_than_foreseen_is_measured(void)
     said[0] = 0;
     for (t.slow = 1.3; !status_of(tuner).alarms && uses < 1000; uses++)
         train(&t, 384 + uses % 128, 1);
-    CHECK(uses <= 200 && strstr(said, "were inferred and "));
+    CHECK(uses <= 200 && strstr(said, ", inferred, and allows "));
     train(&t, 500, 1);
     CHECK(t.plan.source == MOE_STALE || t.plan.source == MOE_TENTATIVE);
     moetune_close(tuner);
