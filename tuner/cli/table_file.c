@@ -15,7 +15,7 @@
 
 /* Larger files are refused.  1,024 bytes for each of the ENTRIES_MAX entries of an import
  * (db/exchange/import.c); most entries have 600. */
-static const size_t FILE_BYTES_MAX = (size_t)4 << 30;
+static const size_t FILE_BYTES_MAX = 4294967296; /* 4 GiB */
 
 /* Exports a database to text in memory.  A foreign database is never attached, so it goes through
  * the same checks as an exported file. */
