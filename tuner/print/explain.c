@@ -216,7 +216,8 @@ static int print_tried_plans(const struct explainer *explainer, const struct ent
 
 static void print_times(const struct entry_row *e, const struct moe_shape *shape, FILE *out)
 {
-    bool saves_time = !isnan(e->default_us) && !plan_is_default(&e->plan, shape);
+    bool saves_time =
+        !isnan(e->gain.value) && !isnan(e->default_us) && !plan_is_default(&e->plan, shape);
 
     if (isnan(e->low_us))
         fprintf(out, "takes    %.4g ms, expected\n", e->time_us * 1e-3);
