@@ -71,8 +71,8 @@ static bool varies_to(const void *self, size_t axis, uint32_t value)
         return false;
     if (axis == PLAN_PROTO)
         return setup->protocols.usual >> value & 1;
-    if (axis !=
-        PLAN_A) /* a search tries an axis that plans write only where it differs up to search_max */
+    /* An axis that plans write only where it differs is tried up to search_max. */
+    if (axis != PLAN_A)
         return !plan_axes[axis].quiet || value <= plan_axes[axis].search_max;
     if (plan_a2a_needs[value].library)
         return setup->library_a2a;
