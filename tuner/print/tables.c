@@ -493,18 +493,19 @@ void tables_legend(unsigned legend_words, FILE *out)
 
     fprintf(out,
             "step, saves: means of a row's buckets; %s.\n"
-            "at least: the low end of the 95 %% interval of what the row saves in one more\n"
-            "launch; below 0 that one may lose, though on average the plan is faster.\n",
+            "at least: lower end of the 95 %% interval of what a further launch saves.\n"
+            "If it is below 0, a single launch may lose time.\n",
             defaults == LEGEND_DECLARED ? "the default plan stands above the table"
                                         : "the default plan is r=1 d=1 a=linear");
     if (legend_words & LEGEND_WHOLE)
-        fputs("First line: timed apart, so no mean of the rows; each doubling counts alike.\n",
+        fputs("The line Saves is no mean of the rows: the whole table was timed separately.\n"
+              "Each doubling of the key has the same weight there.\n",
               out);
-    fputs("undecided: another plan may be faster. More: moetune-tables(7).\n", out);
+    fputs("undecided: another plan may be faster.  See moetune-tables(7).\n", out);
     if (defaults & LEGEND_HIDDEN)
         fprintf(out, "With layout=hidden the default plan is r=0 d=1 a=linear e=sparse.\n");
     if (defaults & LEGEND_DECLARED && defaults != LEGEND_DECLARED)
-        fprintf(out, "Of a declared space it is the one above its table.\n");
+        fprintf(out, "A declared space has its own default plan, above its table.\n");
 }
 
 /* ---- a list of them */
