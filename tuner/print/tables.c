@@ -498,9 +498,7 @@ void tables_legend(unsigned legend_words, FILE *out)
             defaults == LEGEND_DECLARED ? "the default plan stands above the table"
                                         : "the default plan is r=1 d=1 a=linear");
     if (legend_words & LEGEND_WHOLE)
-        fputs("The line Saves is no mean of the rows: the whole table was timed separately.\n"
-              "Each doubling of the key has the same weight there.\n",
-              out);
+        fputs("The line Saves was timed separately; each doubling has the same weight.\n", out);
     fputs("undecided: another plan may be faster.  See moetune-tables(7).\n", out);
     if (defaults & LEGEND_HIDDEN)
         fprintf(out, "With layout=hidden the default plan is r=0 d=1 a=linear e=sparse.\n");
